@@ -1,0 +1,1 @@
+"""Train one model together on the computers you have, with no coordinator."""

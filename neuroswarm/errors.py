@@ -1,0 +1,84 @@
+"""Every error that a caller of neuroswarm may want to catch.
+
+Messages say what failed, the value, the limit, and what to do.
+"""
+
+from __future__ import annotations
+
+from neuroswarm.values import NodeId
+
+
+class NeuroswarmError(Exception):
+    """Root of all errors raised on purpose."""
+
+
+class LifecycleError(NeuroswarmError):
+    """A part was started, stopped or used in a state that does not allow it."""
+
+
+class ConfigError(NeuroswarmError):
+    """A setting cannot be used; the message names it and the legal values."""
+
+
+class AdmissionError(NeuroswarmError):
+    """A swarm token is missing, malformed or not the swarm's."""
+
+
+class PeerError(NeuroswarmError):
+    """One peer is at fault; never ends the node."""
+
+    def __init__(self, message: str, *, peer: NodeId | None = None) -> None:
+        super().__init__(message)
+        self.peer = peer
+
+
+class PeerUnreachable(PeerError):
+    """No answer by the deadline, or no connection."""
+
+
+class ProtocolViolation(PeerError):
+    """A peer answered, wrongly."""
+
+
+class BadSignature(ProtocolViolation):
+    """A signature or seal does not verify."""
+
+
+class MessageTooLarge(ProtocolViolation):
+    """A size or count is above its limit."""
+
+
+class SchemaMismatch(ProtocolViolation):
+    """A field is missing, malformed, or does not fit the architecture."""
+
+
+class StaleMessage(ProtocolViolation):
+    """A replayed message, or one from a round that is over."""
+
+
+class RoundError(NeuroswarmError):
+    """A round cannot commit; the outer state stays as it was."""
+
+
+class QuorumError(RoundError, ValueError):
+    """Too few contributions for what the rule must bear."""
+
+
+class CheckpointError(NeuroswarmError):
+    """A checkpoint cannot be written or read."""
+
+
+class CheckpointCorrupt(CheckpointError):
+    """A checkpoint's bytes are not those of its manifest."""
+
+
+class ComputeError(NeuroswarmError):
+    """The training step failed."""
+
+
+class NonFiniteLoss(ComputeError):
+    """The loss is infinite or not a number."""
+
+
+class DataError(NeuroswarmError):
+    """There is no data to train on, or it cannot be read."""

@@ -1,0 +1,85 @@
+"""What carries bytes between nodes, as protocols: authenticated calls and sealed datagrams.
+
+`neuroswarm.net` implements them with gRPC and UDP, `neuroswarm.testing.MemoryNetwork` in memory.
+Refuses to know what the bytes mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+from neuroswarm.values import Endpoint, NodeId, PeerAddress
+
+UnaryHandler = Callable[[NodeId, bytes], Awaitable[bytes]]
+"""Answers one call of an authenticated member: (caller, request) -> reply."""
+
+StreamHandler = Callable[[NodeId, bytes], AsyncIterator[bytes]]
+"""Answers one call with a stream of messages: (caller, request) -> messages."""
+
+DatagramHandler = Callable[[bytes, Endpoint], None]
+"""Takes one opened (unsealed, so authentic to the swarm) datagram and its source address."""
+
+
+class Rpc(Protocol):
+    """Calls between members whose identities are proven by their certificates.
+
+    A handler's `PeerError` becomes a refusal that the caller sees as `ProtocolViolation`.
+    """
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of requests and replies sent so far, without the framing below."""
+        ...
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes of requests and replies received so far, without the framing below."""
+        ...
+
+    def serve_unary(self, method: str, handler: UnaryHandler) -> None:
+        """Answer calls of `method` (like "Gossip/Push"); before the transport starts."""
+        ...
+
+    def serve_stream(self, method: str, handler: StreamHandler) -> None:
+        """Answer calls of `method` with a stream; before the transport starts."""
+        ...
+
+    async def call(
+        self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
+    ) -> bytes:
+        """Call a peer and return its reply.
+
+        Raises:
+            PeerUnreachable: no connection or no answer within `timeout_s`.
+            ProtocolViolation: the peer refused the call.
+        """
+        ...
+
+    def stream(
+        self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
+    ) -> AsyncIterator[bytes]:
+        """Call a peer and yield its messages; raises like `call`, `timeout_s` bounds the whole."""
+        ...
+
+
+class Datagrams(Protocol):
+    """Sealed datagrams between holders of the swarm token; anything else is dropped unparsed."""
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of sealed datagrams sent so far."""
+        ...
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes of datagrams received so far, dropped ones included."""
+        ...
+
+    def on_datagram(self, handler: DatagramHandler) -> None:
+        """Set who takes opened datagrams; before the transport starts."""
+        ...
+
+    def send(self, to: Endpoint, data: bytes) -> None:
+        """Seal and send at most `limits.MAX_DATAGRAM_BYTES` bytes; loss is silent, as with UDP."""
+        ...

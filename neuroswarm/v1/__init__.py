@@ -1,0 +1,1 @@
+"""Generated from protos/neuroswarm/v1 by `make protos`; never edited by hand."""

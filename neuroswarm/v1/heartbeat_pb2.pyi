@@ -1,0 +1,78 @@
+from neuroswarm.v1 import envelope_pb2 as _envelope_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Heartbeat(_message.Message):
+    __slots__ = ("swarm_id", "sequence", "time", "host", "grpc_port", "heartbeat_port", "http_port", "protocol", "available_memory_mb", "queue_depth", "first_fragment", "num_fragments", "uses_accelerator", "network_saturation", "is_training", "accepts_inference", "accepts_activations", "round", "digest", "tokens_per_s", "inner_steps", "is_leaving")
+    SWARM_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    GRPC_PORT_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_PORT_FIELD_NUMBER: _ClassVar[int]
+    HTTP_PORT_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FRAGMENT_FIELD_NUMBER: _ClassVar[int]
+    NUM_FRAGMENTS_FIELD_NUMBER: _ClassVar[int]
+    USES_ACCELERATOR_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_SATURATION_FIELD_NUMBER: _ClassVar[int]
+    IS_TRAINING_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTS_INFERENCE_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTS_ACTIVATIONS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    INNER_STEPS_FIELD_NUMBER: _ClassVar[int]
+    IS_LEAVING_FIELD_NUMBER: _ClassVar[int]
+    swarm_id: bytes
+    sequence: int
+    time: float
+    host: str
+    grpc_port: int
+    heartbeat_port: int
+    http_port: int
+    protocol: int
+    available_memory_mb: int
+    queue_depth: int
+    first_fragment: int
+    num_fragments: int
+    uses_accelerator: bool
+    network_saturation: float
+    is_training: bool
+    accepts_inference: bool
+    accepts_activations: bool
+    round: int
+    digest: bytes
+    tokens_per_s: float
+    inner_steps: int
+    is_leaving: bool
+    def __init__(self, swarm_id: _Optional[bytes] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., host: _Optional[str] = ..., grpc_port: _Optional[int] = ..., heartbeat_port: _Optional[int] = ..., http_port: _Optional[int] = ..., protocol: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., queue_depth: _Optional[int] = ..., first_fragment: _Optional[int] = ..., num_fragments: _Optional[int] = ..., uses_accelerator: bool = ..., network_saturation: _Optional[float] = ..., is_training: bool = ..., accepts_inference: bool = ..., accepts_activations: bool = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ..., tokens_per_s: _Optional[float] = ..., inner_steps: _Optional[int] = ..., is_leaving: bool = ...) -> None: ...
+
+class HeartbeatDatagram(_message.Message):
+    __slots__ = ("own", "heard")
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    own: _envelope_pb2.Signed
+    heard: _containers.RepeatedCompositeFieldContainer[_envelope_pb2.Signed]
+    def __init__(self, own: _Optional[_Union[_envelope_pb2.Signed, _Mapping]] = ..., heard: _Optional[_Iterable[_Union[_envelope_pb2.Signed, _Mapping]]] = ...) -> None: ...
+
+class TrackerRequest(_message.Message):
+    __slots__ = ("own",)
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    own: _envelope_pb2.Signed
+    def __init__(self, own: _Optional[_Union[_envelope_pb2.Signed, _Mapping]] = ...) -> None: ...
+
+class TrackerReply(_message.Message):
+    __slots__ = ("peers", "observed_host")
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVED_HOST_FIELD_NUMBER: _ClassVar[int]
+    peers: _containers.RepeatedCompositeFieldContainer[_envelope_pb2.Signed]
+    observed_host: str
+    def __init__(self, peers: _Optional[_Iterable[_Union[_envelope_pb2.Signed, _Mapping]]] = ..., observed_host: _Optional[str] = ...) -> None: ...

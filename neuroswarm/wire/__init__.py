@@ -1,0 +1,1 @@
+"""Bytes of what nodes say to one another: limits, signed statements, messages, tensors."""

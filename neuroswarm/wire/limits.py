@@ -1,0 +1,50 @@
+"""Every bound on what a node accepts from others, checked before memory is taken."""
+
+from __future__ import annotations
+
+MAX_DATAGRAM_BYTES = 1160
+"""Unsealed datagram; sealed and with headers it stays under the 1232 bytes that pass everywhere."""
+
+MAX_BODY_BYTES = 256 * 1024
+"""Body of one signed statement."""
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+"""One gRPC message."""
+
+MAX_CHUNK_BYTES = 256 * 1024
+"""One piece of a stream."""
+
+MAX_INLINE_BYTES = 64 * 1024
+"""Payload that may travel with its header."""
+
+MAX_PUSH_MESSAGES = 64
+MAX_PUSH_INLINE = 4
+MAX_PUSH_PROOFS = 16
+MAX_HOPS = 2
+"""Hops that a pushed statement may have left; 3 hops in all."""
+
+MAX_SET = 1024
+"""Contributions in a ballot or an agreed set."""
+
+MAX_FRAGMENTS = 1024
+"""Fragments of an architecture."""
+
+MAX_FRAGMENT_PARAMS = 2**31
+MAX_STATE_PARAMS = 2**33
+MAX_NAME_CHARS = 256
+MAX_HOST_CHARS = 253
+MAX_HEADERS = 256
+"""Headers asked for in one call."""
+
+MAX_LINEAGE_ROUNDS = 64
+MAX_TRACKER_PEERS = 256
+MAX_TRACKER_BODY_BYTES = 512 * 1024
+MAX_HEARD = 3
+"""Other nodes' heartbeats in one datagram."""
+
+MAX_RULES_BYTES = 16 * 1024
+MAX_APPLIED = 16 * MAX_SET
+"""Entries of the table of applied contributions."""
+
+MAX_COUNT = 2**53
+"""Counters (rounds, steps, tokens), so that they stay exact in a float64."""

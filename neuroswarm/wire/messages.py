@@ -1,0 +1,325 @@
+"""Bodies of signed statements as frozen values, and their checked conversion from and to bytes.
+
+Every `decode_*` takes the body of a verified statement and refuses what is out of its limits.
+Knows nothing of rounds in progress: freshness and agreement are judged elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from neuroswarm.errors import MessageTooLarge, SchemaMismatch
+from neuroswarm.v1 import heartbeat_pb2, rounds_pb2
+from neuroswarm.values import HASH_BYTES, Endpoint
+from neuroswarm.wire import limits
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentPayload:
+    """One fragment's part of a contribution: index, hash and size of its coded bytes."""
+
+    fragment: int
+    payload_hash: bytes
+    payload_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """Header of one node's pseudo-gradient of a round."""
+
+    swarm_id: bytes
+    round: int
+    base_digest: bytes
+    architecture: bytes
+    codec: str
+    inner_steps: int
+    tokens: int
+    loss: float
+    fragments: tuple[FragmentPayload, ...]
+
+    @property
+    def payload_bytes(self) -> int:
+        """Coded bytes of all fragments together."""
+        return sum(part.payload_bytes for part in self.fragments)
+
+    def encode(self) -> bytes:
+        """The body to sign."""
+        parts = [
+            rounds_pb2.FragmentPayload(
+                fragment=p.fragment, payload_hash=p.payload_hash, payload_bytes=p.payload_bytes
+            )
+            for p in self.fragments
+        ]
+        return rounds_pb2.Contribution(
+            swarm_id=self.swarm_id,
+            round=self.round,
+            base_digest=self.base_digest,
+            architecture=self.architecture,
+            codec=self.codec,
+            inner_steps=self.inner_steps,
+            tokens=self.tokens,
+            loss=self.loss,
+            fragments=parts,
+        ).SerializeToString(deterministic=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """The signer publishes nothing in this round."""
+
+    swarm_id: bytes
+    round: int
+    base_digest: bytes
+    inner_steps: int
+
+    def encode(self) -> bytes:
+        """The body to sign."""
+        return _encode_progress(rounds_pb2.Skip(), self)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The signer has taken the round's inner steps."""
+
+    swarm_id: bytes
+    round: int
+    base_digest: bytes
+    inner_steps: int
+
+    def encode(self) -> bytes:
+        """The body to sign."""
+        return _encode_progress(rounds_pb2.Ready(), self)
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """Ids of the contributions that the signer holds whole, ascending."""
+
+    swarm_id: bytes
+    round: int
+    base_digest: bytes
+    contributions: tuple[bytes, ...]
+
+    def encode(self) -> bytes:
+        """The body to sign."""
+        return _encode_list(rounds_pb2.Ballot(), self)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Ids of the contributions that the signer finds agreed, ascending."""
+
+    swarm_id: bytes
+    round: int
+    base_digest: bytes
+    contributions: tuple[bytes, ...]
+
+    @property
+    def set_hash(self) -> bytes:
+        """SHA-256 over the ids: the name of the set. 32 bytes."""
+        return set_hash(self.contributions)
+
+    def encode(self) -> bytes:
+        """The body to sign."""
+        return _encode_list(rounds_pb2.Confirm(), self)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A node's record of itself (REQUIREMENTS N6 plus round, digest and speed)."""
+
+    swarm_id: bytes
+    """32 bytes, or empty for a bare tracker."""
+    sequence: int
+    time: float
+    host: str
+    grpc_port: int
+    heartbeat_port: int
+    http_port: int
+    protocol: int
+    is_training: bool
+    available_memory_mb: int = 0
+    queue_depth: int = 0
+    first_fragment: int = 0
+    num_fragments: int = 0
+    uses_accelerator: bool = False
+    network_saturation: float = 0.0
+    accepts_inference: bool = False
+    accepts_activations: bool = False
+    round: int = 0
+    digest: bytes = field(default=b"")
+    """Digest of the outer state held, 32 bytes, or empty before the genesis."""
+    tokens_per_s: float = 0.0
+    inner_steps: int = 0
+    is_leaving: bool = False
+
+    @property
+    def grpc_endpoint(self) -> Endpoint:
+        """Where it answers calls."""
+        return Endpoint(self.host, self.grpc_port)
+
+    @property
+    def heartbeat_endpoint(self) -> Endpoint:
+        """Where it takes heartbeats."""
+        return Endpoint(self.host, self.heartbeat_port)
+
+    def encode(self) -> bytes:
+        """The body to sign."""
+        proto = heartbeat_pb2.Heartbeat()
+        for name in _HEARTBEAT_FIELDS:
+            setattr(proto, name, getattr(self, name))
+        return proto.SerializeToString(deterministic=True)
+
+
+_HEARTBEAT_FIELDS = tuple(Heartbeat.__dataclass_fields__)
+
+
+def set_hash(contributions: Iterable[bytes]) -> bytes:
+    """Name of a set of contribution ids, whatever their order. 32 bytes."""
+    return hashlib.sha256(b"neuroswarm v1 set\0" + b"".join(sorted(contributions))).digest()
+
+
+def decode_contribution(body: bytes) -> Contribution:
+    """Read a contribution header; SchemaMismatch or MessageTooLarge if it is out of bounds."""
+    m = parse(rounds_pb2.Contribution, body)
+    _check_round(m.swarm_id, m.round, m.base_digest)
+    _check_hash("architecture", m.architecture)
+    _check_count("fragments", len(m.fragments), limits.MAX_FRAGMENTS)
+    _check_count("inner steps", m.inner_steps, limits.MAX_COUNT)
+    _check_count("tokens", m.tokens, limits.MAX_COUNT)
+    _check_text("codec", m.codec, limits.MAX_NAME_CHARS)
+    _check_finite("loss", m.loss)
+    parts = []
+    for p in m.fragments:
+        _check_hash("payload hash", p.payload_hash)
+        _check_count("payload bytes", p.payload_bytes, 4 * limits.MAX_FRAGMENT_PARAMS)
+        if parts and p.fragment <= parts[-1].fragment:
+            raise SchemaMismatch(f"fragments out of order: {p.fragment} in a contribution")
+        parts.append(FragmentPayload(p.fragment, p.payload_hash, p.payload_bytes))
+    return Contribution(
+        m.swarm_id,
+        m.round,
+        m.base_digest,
+        m.architecture,
+        m.codec,
+        m.inner_steps,
+        m.tokens,
+        m.loss,
+        tuple(parts),
+    )
+
+
+def decode_skip(body: bytes) -> Skip:
+    """Read a skip; SchemaMismatch if it is out of bounds."""
+    m = parse(rounds_pb2.Skip, body)
+    _check_round(m.swarm_id, m.round, m.base_digest)
+    _check_count("inner steps", m.inner_steps, limits.MAX_COUNT)
+    return Skip(m.swarm_id, m.round, m.base_digest, m.inner_steps)
+
+
+def decode_ready(body: bytes) -> Ready:
+    """Read a ready; SchemaMismatch if it is out of bounds."""
+    m = parse(rounds_pb2.Ready, body)
+    _check_round(m.swarm_id, m.round, m.base_digest)
+    _check_count("inner steps", m.inner_steps, limits.MAX_COUNT)
+    return Ready(m.swarm_id, m.round, m.base_digest, m.inner_steps)
+
+
+def decode_ballot(body: bytes) -> Ballot:
+    """Read a ballot; SchemaMismatch or MessageTooLarge if it is out of bounds."""
+    m = parse(rounds_pb2.Ballot, body)
+    _check_round(m.swarm_id, m.round, m.base_digest)
+    return Ballot(m.swarm_id, m.round, m.base_digest, _checked_ids(m.contributions))
+
+
+def decode_confirm(body: bytes) -> Confirm:
+    """Read a confirm; SchemaMismatch or MessageTooLarge if it is out of bounds."""
+    m = parse(rounds_pb2.Confirm, body)
+    _check_round(m.swarm_id, m.round, m.base_digest)
+    return Confirm(m.swarm_id, m.round, m.base_digest, _checked_ids(m.contributions))
+
+
+def decode_heartbeat(body: bytes) -> Heartbeat:
+    """Read a heartbeat; SchemaMismatch or MessageTooLarge if it is out of bounds."""
+    m = parse(heartbeat_pb2.Heartbeat, body)
+    if m.swarm_id:
+        _check_hash("swarm id", m.swarm_id)
+    if m.digest:
+        _check_hash("digest", m.digest)
+    _check_text("host", m.host, limits.MAX_HOST_CHARS)
+    for name in ("grpc_port", "heartbeat_port", "http_port"):
+        _check_count(name, getattr(m, name), 65535)
+    for name in ("sequence", "round", "inner_steps", "available_memory_mb"):
+        _check_count(name, getattr(m, name), limits.MAX_COUNT)
+    _check_count("hosted fragments", m.first_fragment + m.num_fragments, limits.MAX_FRAGMENTS)
+    for name in ("time", "network_saturation", "tokens_per_s"):
+        _check_finite(name, getattr(m, name))
+    return Heartbeat(**{name: getattr(m, name) for name in _HEARTBEAT_FIELDS})
+
+
+def parse(message: type[M], data: bytes) -> M:
+    """Parse authenticated, bounded bytes; SchemaMismatch if they are not of that message."""
+    try:
+        return message.FromString(data)
+    except DecodeError as error:
+        raise SchemaMismatch(f"not a {message.DESCRIPTOR.name}: {len(data)} bytes") from error
+
+
+def _encode_progress(proto: rounds_pb2.Skip | rounds_pb2.Ready, value: Skip | Ready) -> bytes:
+    proto.swarm_id, proto.round, proto.base_digest, proto.inner_steps = (
+        value.swarm_id,
+        value.round,
+        value.base_digest,
+        value.inner_steps,
+    )
+    return proto.SerializeToString(deterministic=True)
+
+
+def _encode_list(proto: rounds_pb2.Ballot | rounds_pb2.Confirm, value: Ballot | Confirm) -> bytes:
+    proto.swarm_id, proto.round, proto.base_digest = value.swarm_id, value.round, value.base_digest
+    proto.contributions.extend(value.contributions)
+    return proto.SerializeToString(deterministic=True)
+
+
+def _checked_ids(ids: Iterable[bytes]) -> tuple[bytes, ...]:
+    found = tuple(ids)
+    _check_count("contributions", len(found), limits.MAX_SET)
+    for before, after in zip((b"", *found), found, strict=False):
+        _check_hash("contribution id", after)
+        if after <= before:
+            raise SchemaMismatch("contribution ids are not strictly ascending")
+    return found
+
+
+def _check_round(swarm_id: bytes, round_: int, base_digest: bytes) -> None:
+    _check_hash("swarm id", swarm_id)
+    _check_hash("base digest", base_digest)
+    _check_count("round", round_, limits.MAX_COUNT)
+
+
+def _check_hash(what: str, value: bytes) -> None:
+    if len(value) != HASH_BYTES:
+        raise SchemaMismatch(f"{what}: {len(value)} bytes (needs {HASH_BYTES})")
+
+
+def _check_count(what: str, value: int, limit: int) -> None:
+    if value > limit:
+        raise MessageTooLarge(f"{what} out of range: {value} (limit {limit})")
+
+
+def _check_text(what: str, value: str, limit: int) -> None:
+    if not value or len(value) > limit:
+        raise SchemaMismatch(f"{what}: {len(value)} characters (1 to {limit})")
+
+
+def _check_finite(what: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise SchemaMismatch(f"{what} is not finite")

@@ -1,0 +1,117 @@
+"""A signed statement: who says it, of which kind, and the check that comes before any parsing.
+
+Knows nothing of what bodies say (`neuroswarm.wire.messages`) or where keys come from.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from neuroswarm.errors import BadSignature, MessageTooLarge, SchemaMismatch
+from neuroswarm.v1 import envelope_pb2
+from neuroswarm.values import NodeId
+from neuroswarm.wire import limits
+
+PUBLIC_KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+
+
+class Kind(enum.IntEnum):
+    """What a signed body is; numbers are those of `neuroswarm.v1.Kind`."""
+
+    HEARTBEAT = 1
+    CONTRIBUTION = 2
+    SKIP = 3
+    READY = 4
+    BALLOT = 5
+    CONFIRM = 6
+
+
+class Signer(Protocol):
+    """Holds a node's Ed25519 key."""
+
+    @property
+    def public_key(self) -> bytes:
+        """Raw public key, 32 bytes."""
+        ...
+
+    def sign(self, message: bytes) -> bytes:
+        """Ed25519 signature of `message`, 64 bytes."""
+        ...
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A statement whose signature has been verified, or was made here."""
+
+    kind: Kind
+    body: bytes
+    public_key: bytes
+    signature: bytes
+
+    @cached_property
+    def signer(self) -> NodeId:
+        """The node that signed it."""
+        return NodeId.of_key(self.public_key)
+
+    @cached_property
+    def id(self) -> bytes:
+        """SHA-256 over kind, signer and body: a contribution's id. 32 bytes."""
+        head = _domain(self.kind) + self.public_key
+        return hashlib.sha256(head + self.body).digest()
+
+    def to_proto(self) -> envelope_pb2.Signed:
+        """The wire form."""
+        return envelope_pb2.Signed(
+            kind=envelope_pb2.Kind.ValueType(int(self.kind)),
+            body=self.body,
+            public_key=self.public_key,
+            signature=self.signature,
+        )
+
+
+def sign(kind: Kind, body: bytes, signer: Signer) -> Signed:
+    """Sign `body` (at most `limits.MAX_BODY_BYTES`) as a statement of `kind`."""
+    if len(body) > limits.MAX_BODY_BYTES:
+        raise MessageTooLarge(f"body too large: {len(body)} bytes (limit {limits.MAX_BODY_BYTES})")
+    return Signed(kind, body, signer.public_key, signer.sign(_domain(kind) + body))
+
+
+def verify(message: envelope_pb2.Signed) -> Signed:
+    """Check sizes, kind and signature of a received statement; its body stays unparsed.
+
+    Raises:
+        SchemaMismatch: unknown kind, or a key or signature of the wrong length.
+        MessageTooLarge: the body is above `limits.MAX_BODY_BYTES`.
+        BadSignature: the signature does not verify.
+    """
+    if len(message.body) > limits.MAX_BODY_BYTES:
+        raise MessageTooLarge(
+            f"body too large: {len(message.body)} bytes (limit {limits.MAX_BODY_BYTES})"
+        )
+    if len(message.public_key) != PUBLIC_KEY_BYTES or len(message.signature) != SIGNATURE_BYTES:
+        raise SchemaMismatch("signed statement with a key or signature of the wrong length")
+    try:
+        kind = Kind(message.kind)
+    except ValueError as error:
+        raise SchemaMismatch(f"unknown kind of statement: {message.kind}") from error
+    signed = Signed(kind, message.body, message.public_key, message.signature)
+    try:
+        key = Ed25519PublicKey.from_public_bytes(signed.public_key)
+        key.verify(signed.signature, _domain(kind) + signed.body)
+    except (InvalidSignature, ValueError) as error:
+        raise BadSignature(
+            f"bad signature on a {kind.name.lower()} of {signed.signer}", peer=signed.signer
+        ) from error
+    return signed
+
+
+def _domain(kind: Kind) -> bytes:
+    return f"neuroswarm v1 {kind.name.lower()}\0".encode()
