@@ -1,0 +1,1 @@
+"""Who a node is and which swarm it may enter: keys, tokens, certificates, seals."""
