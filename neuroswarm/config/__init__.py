@@ -1,0 +1,35 @@
+"""Settings: sections for the parts, and `SwarmNodeConfig` for all of them."""
+
+from neuroswarm.config.section import Section
+from neuroswarm.config.sections import (
+    AggregationConfig,
+    BufferConfig,
+    CheckpointConfig,
+    DataConfig,
+    DilocoConfig,
+    HeartbeatConfig,
+    NetworkConfig,
+    PipelineConfig,
+    ResourceConfig,
+    RoundConfig,
+    RunConfig,
+    TrainingConfig,
+)
+from neuroswarm.config.swarm_node import SwarmNodeConfig
+
+__all__ = [
+    "AggregationConfig",
+    "BufferConfig",
+    "CheckpointConfig",
+    "DataConfig",
+    "DilocoConfig",
+    "HeartbeatConfig",
+    "NetworkConfig",
+    "PipelineConfig",
+    "ResourceConfig",
+    "RoundConfig",
+    "RunConfig",
+    "Section",
+    "SwarmNodeConfig",
+    "TrainingConfig",
+]

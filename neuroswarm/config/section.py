@@ -1,0 +1,74 @@
+"""The base of all sections, and how a wrong setting is explained in one line.
+
+Refuses to know which settings exist.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+
+from neuroswarm.errors import ConfigError
+
+
+class Section(BaseModel):
+    """Base of all sections: closed, frozen, and refusing with `ConfigError` in one line."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    prefix: ClassVar[str] = ""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(values, Mapping):
+            values = cls.fold(values)
+            for name in values.keys() - cls.model_fields.keys():
+                raise ConfigError(unknown_setting(f"{cls.prefix}{name}", cls.setting_names()))
+        try:
+            return handler(values)
+        except ValidationError as error:
+            raise ConfigError(_first_complaint(cls.prefix, error)) from error
+
+    @classmethod
+    def fold(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values under the names of the fields; sections with other names override it."""
+        return values
+
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """The full names of the section's settings, like `heartbeat.interval_s`."""
+        return [f"{cls.prefix}{name}" for name in cls.model_fields]
+
+
+def unknown_setting(name: str, known: Iterable[str]) -> str:
+    """Say that `name` is no setting, and which of the known ones is nearest."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if not near:
+        key = name.rpartition(".")[2]
+        near = [full for full in names if full.rpartition(".")[2] == key]
+    if near:
+        return f"unknown setting {name!r}; did you mean {near[0]!r}?"
+    families = sorted({full.partition(".")[0] + "." for full in names if "." in full})
+    return f"unknown setting {name!r}; settings start with {', '.join(families)}"
+
+
+def _first_complaint(prefix: str, error: ValidationError) -> str:
+    """The first of pydantic's complaints as `section.key: value (what it must be)`."""
+    first = error.errors(include_url=False)[0]
+    reason = first["msg"].removeprefix("Value error, ")
+    path = prefix + ".".join(str(step) for step in first["loc"])
+    if first["type"] == "value_error":
+        return f"{path.rstrip('.')}: {reason}" if path else reason
+    if first["type"] == "model_type":
+        return f"{path.rstrip('.')}: {first['input']!r} is not a table of settings"
+    return f"{path}: {first['input']!r} ({reason.replace('Input should', 'must', 1)})"

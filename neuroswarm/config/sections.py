@@ -1,0 +1,296 @@
+"""The settings of each part: names, defaults, legal ranges and laws between them.
+
+Refuses to know where values come from: files, environment and flags are merged in `cli`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from neuroswarm.config.section import Section
+
+MAX_PORT = 65535
+GRPC_PORT_OFFSET = 1000
+"""gRPC listens this far above the HTTP port unless told otherwise."""
+
+
+class NetworkConfig(Section):
+    """Where the node listens, how others reach it, and whom it asks first."""
+
+    prefix = "network."
+
+    name: str = Field(default="default", min_length=1, max_length=64)
+    """Name of the swarm; nodes of other names are not peers."""
+    trackers: tuple[str, ...] = ()
+    """Addresses of nodes or bare trackers to ask for peers, like `http://10.0.0.5:7101`."""
+    host: str = Field(default="0.0.0.0", min_length=1)
+    """Address to listen on for gRPC, heartbeats and HTTP."""
+    port: int = Field(default=7101, ge=0, le=MAX_PORT)
+    """HTTP port; 0 takes any free one."""
+    grpc_port: int | None = Field(default=None, ge=0, le=MAX_PORT)
+    """gRPC port; 0 takes any free one. Unset: the HTTP port + 1000."""
+    announce_host: str | None = None
+    """Host name or address that peers are told. Unset: what trackers and peers observe."""
+    http_open: bool = False
+    """Answer status, peers and metrics to callers from other machines too."""
+    token_file: Path | None = None
+    """File that holds the swarm token. Unset: the token comes from elsewhere, or none is used."""
+    max_concurrent_rpcs: int = Field(default=64, ge=1)
+    """gRPC calls served at once; more are refused."""
+
+    @property
+    def bound_grpc_port(self) -> int:
+        """The gRPC port to bind: the one set, else 1000 above HTTP, else any (0)."""
+        if self.grpc_port is not None:
+            return self.grpc_port
+        return self.port + GRPC_PORT_OFFSET if self.port else 0
+
+    @model_validator(mode="after")
+    def _grpc_port_exists(self) -> Self:
+        if self.bound_grpc_port > MAX_PORT:
+            raise ValueError(
+                f"port {self.port} leaves no gRPC port {self.bound_grpc_port} "
+                f"(at most {MAX_PORT - GRPC_PORT_OFFSET}, or set grpc_port)"
+            )
+        return self
+
+
+class HeartbeatConfig(Section):
+    """How nodes tell one another that they live."""
+
+    prefix = "heartbeat."
+
+    interval_s: float = Field(default=5.0, gt=0, le=3600)
+    """Seconds between two heartbeats; a peer is stale after 3 of them, forgotten after 12."""
+    port: int = Field(default=9999, ge=0, le=MAX_PORT)
+    """UDP port; 0 takes any free one."""
+
+
+class BufferConfig(Section):
+    """Bounds of the activation buffers of nodes that host a span of the model."""
+
+    prefix = "buffers."
+
+    inbound_size: int = Field(default=100, ge=1)
+    """Activation packets that may wait for this node."""
+    outbound_size: int = Field(default=50, ge=1)
+    """Activation packets that may wait to be sent."""
+    soft_overflow_threshold: float = Field(default=0.9, gt=0, le=1)
+    """Fill above which low-priority packets wait and back-pressure is advertised."""
+    hard_overflow_threshold: float = Field(default=0.99, gt=0, le=1)
+    """Fill above which packets are refused."""
+
+    @model_validator(mode="after")
+    def _soft_below_hard(self) -> Self:
+        soft, hard = self.soft_overflow_threshold, self.hard_overflow_threshold
+        if soft > hard:
+            raise ValueError(
+                f"soft_overflow_threshold {soft} is above hard_overflow_threshold {hard}"
+            )
+        return self
+
+
+class PipelineConfig(Section):
+    """How activations travel between nodes that host spans of the model."""
+
+    prefix = "pipeline."
+
+    ack_timeout_ms: int = Field(default=200, ge=1)
+    """Milliseconds to wait for "queued" before the next candidate is tried."""
+    k_candidates: int = Field(default=3, ge=1)
+    """Candidates kept for every layer."""
+    num_micro_batches: int = Field(default=4, ge=1)
+    """Pieces that a batch is cut into."""
+
+
+class DilocoConfig(Section):
+    """Rounds of local steps and the outer optimiser; part of a new swarm's rules."""
+
+    prefix = "diloco."
+
+    inner_steps: int = Field(default=500, ge=1)
+    """Local steps per round for one peer (H)."""
+    inner_steps_min: int = Field(default=50, ge=1)
+    """Fewest steps that automatic scaling chooses."""
+    inner_steps_max: int = Field(default=1000, ge=1)
+    """Most steps that automatic scaling chooses."""
+    outer_lr: float = Field(default=0.7, gt=0, le=10)
+    """Outer learning rate; used as it is when `auto_scale` is off."""
+    outer_momentum: float = Field(default=0.9, ge=0, lt=1)
+    """Outer Nesterov momentum; an upper end when `auto_scale` is on."""
+    auto_scale: bool = True
+    """Let steps, outer rate and momentum follow the number of peers and the round's length."""
+    codec: Literal["int4"] = "int4"
+    """How pseudo-gradients are coded on the wire."""
+    codec_block: int = Field(default=256, ge=2, le=1024, multiple_of=2)
+    """Values that share one scale in the codec."""
+
+    @model_validator(mode="after")
+    def _min_below_max(self) -> Self:
+        if self.inner_steps_min > self.inner_steps_max:
+            raise ValueError(
+                f"inner_steps_min {self.inner_steps_min} is above "
+                f"inner_steps_max {self.inner_steps_max}"
+            )
+        return self
+
+
+class AggregationConfig(Section):
+    """How contributions become one; part of a new swarm's rules."""
+
+    prefix = "aggregation."
+
+    method: Literal["mean", "median", "trimmed_mean", "krum"] = "trimmed_mean"
+    """Rule that combines the contributions of a round."""
+    krum_f: int = Field(default=0, ge=0)
+    """Hostile peers to bear at least; a quarter of the swarm's identities is borne anyway."""
+    krum_neighbours: Literal["n-f-2", "n-f-1"] = "n-f-2"
+    """Neighbours that count in Krum's score."""
+    trimmed_mean_beta: float = Field(default=0.1, ge=0, lt=0.5)
+    """Share of contributions to trim on each side at least."""
+    norm_scaling: Literal["none", "down", "both"] = "down"
+    """Whether long (or also short) contributions are scaled to the median norm."""
+    use_nnm: bool = True
+    """Mix every contribution with its nearest neighbours before the rule."""
+    cosine_threshold: float = Field(default=0.5, ge=0, le=2)
+    """How far from the set's own median direction a contribution may point."""
+    magnitude_ratio_threshold: float = Field(default=10.0, gt=1)
+    """Multiple of the set's median norm above which a contribution is left out."""
+
+
+class RoundConfig(Section):
+    """Deadlines of a round; a node's own, not part of the rules."""
+
+    prefix = "rounds."
+
+    genesis_wait_s: float = Field(default=5.0, ge=0)
+    """Seconds without an answer to any hint before a node starts a swarm of its own."""
+    min_grace_s: float = Field(default=1.0, ge=0)
+    """Seconds that the others get at least once enough peers are ready."""
+    grace_fraction: float = Field(default=0.1, ge=0, le=1)
+    """Grace as a share of the round so far, when that is longer."""
+    contagion_s: float = Field(default=0.3, ge=0)
+    """Seconds between enough heard ballots and closing too."""
+    collect_deadline_s: float = Field(default=10.0, gt=0)
+    """Longest wait after publishing for the contributions of live peers."""
+    settle_s: float = Field(default=0.5, ge=0)
+    """Seconds after closing before the ballots are counted; less on fast links."""
+    min_settle_s: float = Field(default=0.05, ge=0)
+    """Least that fast links shorten `settle_s` and `contagion_s` to."""
+    ballot_deadline_s: float = Field(default=2.0, gt=0)
+    """Longest wait for missing ballots after closing."""
+    confirm_deadline_s: float = Field(default=1.5, gt=0)
+    """Longest wait for equal confirms after the ballots."""
+    pull_timeout_s: float = Field(default=30.0, gt=0)
+    """Longest time for pulling one payload from one peer."""
+    pull_stall_s: float = Field(default=5.0, gt=0)
+    """Seconds without progress before another holder of a payload is asked."""
+    max_retained_states: int = Field(default=4, ge=1, le=64)
+    """Past outer states kept in memory for joiners and repairs."""
+
+    @model_validator(mode="after")
+    def _settle_before_deadline(self) -> Self:
+        if self.settle_s > self.ballot_deadline_s:
+            raise ValueError(
+                f"settle_s {self.settle_s} is above ballot_deadline_s {self.ballot_deadline_s}"
+            )
+        return self
+
+
+class CheckpointConfig(Section):
+    """What is kept on disk for a restart."""
+
+    prefix = "checkpoint."
+
+    interval_s: float = Field(default=120, gt=0)
+    """Seconds between two snapshots; one more follows every round."""
+    max_checkpoints: int = Field(default=5, ge=1)
+    """Checkpoints kept; older ones are deleted."""
+    dir: Path | None = None
+    """Folder of the checkpoints. Unset: `checkpoints` in the node's state folder."""
+
+
+class TrainingConfig(Section):
+    """The built-in byte transformer and its inner optimiser."""
+
+    prefix = "training."
+
+    lr: float = Field(default=2e-3, gt=0)
+    """Learning rate of AdamW after the warm-up."""
+    warmup_steps: int = Field(default=100, ge=0)
+    """Steps over which the learning rate rises to `lr`."""
+    weight_decay: float = Field(default=0.1, ge=0)
+    """AdamW's weight decay."""
+    clip_norm: float = Field(default=1.0, gt=0)
+    """Gradient norm above which gradients are scaled down."""
+    batch_size: int = Field(default=16, ge=1)
+    """Windows of text per inner step."""
+    context: int = Field(default=128, ge=2)
+    """Bytes per window."""
+    dim: int = Field(default=128, ge=8)
+    """Width of the model."""
+    num_layers: int = Field(default=4, ge=1)
+    """Blocks of the model."""
+    num_heads: int = Field(default=4, ge=1)
+    """Attention heads of each block."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of the swarm: initial parameters of a new swarm, and who reads which text."""
+    eval_batches: int = Field(default=8, ge=1)
+    """Batches of held-out text behind each loss in `/status`."""
+
+    @model_validator(mode="after")
+    def _heads_divide_the_width(self) -> Self:
+        if self.dim % (2 * self.num_heads):
+            raise ValueError(
+                f"dim {self.dim} is no multiple of 2 x num_heads {self.num_heads} "
+                "(rotary positions turn pairs)"
+            )
+        return self
+
+
+class DataConfig(Section):
+    """The text to train on."""
+
+    prefix = "data."
+
+    path: Path | None = None
+    """Text file, or folder of text files. Unset: this Python's standard library source."""
+    max_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+    """Bytes of text read at most."""
+
+
+class ResourceConfig(Section):
+    """What the node may take of its machine."""
+
+    prefix = "resources."
+
+    device: str = "auto"
+    """Torch device to train on; `auto` takes an accelerator when there is one."""
+    max_cpu_threads: int = Field(default=4, ge=1)
+    """Processor threads for training, never more than there are cores."""
+    max_storage_mb: int = Field(default=10000, ge=1)
+    """Disk space for data and checkpoints, MB."""
+    available_memory_mb: int | None = Field(default=None, ge=1)
+    """Memory to use, MB. Unset: what the machine has free."""
+
+
+class RunConfig(Section):
+    """Whether a node trains, and when a run ends; without a limit it goes on for ever."""
+
+    prefix = "run."
+
+    training: bool = True
+    """Take inner steps; off: serve peers, rounds' states and the tracker only."""
+    rounds: int | None = Field(default=None, ge=1)
+    """End once the outer state has advanced by this many rounds here. Unset: no limit."""
+    minutes: float | None = Field(default=None, gt=0)
+    """End after this many minutes. Unset: no limit."""
+    tokens: int | None = Field(default=None, ge=1)
+    """End once this node has trained on so many tokens. Unset: no limit."""
+    until_loss: float | None = Field(default=None, gt=0)
+    """End once the held-out loss is at most this. Unset: no limit."""
+    fresh: bool = False
+    """Ignore checkpoints on disk and start anew; they are kept aside."""

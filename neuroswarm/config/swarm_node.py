@@ -1,0 +1,87 @@
+"""All settings of a node together, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from neuroswarm.config.flat import FLAT_PATHS, FlatNames, fold_flat_names
+from neuroswarm.config.section import Section
+from neuroswarm.config.sections import (
+    AggregationConfig,
+    BufferConfig,
+    CheckpointConfig,
+    DataConfig,
+    DilocoConfig,
+    HeartbeatConfig,
+    NetworkConfig,
+    PipelineConfig,
+    ResourceConfig,
+    RoundConfig,
+    RunConfig,
+    TrainingConfig,
+)
+
+DEFAULT_STATE_DIR = Path("~/.local/state/neuroswarm")
+
+
+class SwarmNodeConfig(FlatNames, Section):
+    """Settings of one node, in sections; the flat names are accepted and readable too."""
+
+    network: NetworkConfig = NetworkConfig()
+    heartbeat: HeartbeatConfig = HeartbeatConfig()
+    rounds: RoundConfig = RoundConfig()
+    diloco: DilocoConfig = DilocoConfig()
+    aggregation: AggregationConfig = AggregationConfig()
+    training: TrainingConfig = TrainingConfig()
+    data: DataConfig = DataConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    buffers: BufferConfig = BufferConfig()
+    pipeline: PipelineConfig = PipelineConfig()
+    resources: ResourceConfig = ResourceConfig()
+    run: RunConfig = RunConfig()
+    state_dir: Path | None = None
+    """Folder of this node's key, checkpoints and journal. Unset: the first folder of `node`,
+    `node-2`, ... that no other node uses, under the user's state folder and the swarm's name."""
+
+    def __init__(self, **values: Any) -> None:
+        """Take sections, flat names and `state_dir`; ConfigError in one line for bad ones."""
+        super().__init__(**values)
+
+    @classmethod
+    def fold(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Move flat names into their sections."""
+        return fold_flat_names(values)
+
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """Every name that a setting may be given by: `section.key`, sections, and the flat names."""
+        names: list[str] = []
+        for name, field in cls.model_fields.items():
+            if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+                names += field.annotation.setting_names()
+            names.append(name)
+        return [*names, *FLAT_PATHS]
+
+    def get_checkpoint_dir(self) -> Path:
+        """The folder of the checkpoints, created if it is missing."""
+        folder = self.checkpoint.dir
+        if folder is None:
+            state_dir = self.state_dir or DEFAULT_STATE_DIR / self.network.name / "node"
+            folder = state_dir / "checkpoints"
+        folder = folder.expanduser()
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def get_diloco_inner_steps(self, num_peers: int) -> int:
+        """Steps per round for `num_peers` peers: base * (1 + log10(peers) / 3), within limits.
+
+        The base is unchanged for one peer or with automatic scaling off.
+        """
+        base = self.diloco.inner_steps
+        if not self.diloco.auto_scale or num_peers <= 1:
+            return base
+        scaled = int(base * (1 + math.log10(num_peers) / 3))
+        return max(self.diloco.inner_steps_min, min(self.diloco.inner_steps_max, scaled))
