@@ -1,0 +1,1 @@
+"""Who is in the swarm: peers, their records and signs of life."""

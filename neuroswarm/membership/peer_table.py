@@ -1,0 +1,241 @@
+"""Every peer that this node knows, with its newest record and signs of life.
+
+Refuses to know how records travel; they arrive here verified and decoded. Times are instants of
+the monotonic clock, in seconds. Belongs to the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from neuroswarm.membership.bans import Ban, Bans
+from neuroswarm.values import Endpoint, NodeId, PeerAddress
+from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.signed import Signed
+
+ALIVE_INTERVALS = 3.0
+"""Heartbeat intervals of silence after which a peer is not counted as alive."""
+
+SUSPECT_INTERVALS = 1.5
+"""The same for a peer that failed to answer a call."""
+
+FORGET_INTERVALS = 12.0
+"""Intervals of silence after which a peer is forgotten (60 s at the default of 5 s)."""
+
+_RTT_GAIN = 1 / 8
+
+
+@dataclass(slots=True)
+class Peer:
+    """One known peer."""
+
+    node_id: NodeId
+    heartbeat: Heartbeat
+    signed: Signed
+    last_seen_s: float
+    """Last sign of life on the monotonic clock."""
+    rtt_s: float | None = None
+    """Smoothed round trip of calls; None before the first."""
+    host_seen: str | None = None
+    """Source address of its last own message; None while it is known by hearsay only."""
+    is_suspected: bool = False
+    """A call to it failed since its last sign of life."""
+
+    @property
+    def host(self) -> str:
+        """Where to reach it: as announced, or as seen if that means this machine to us."""
+        announced = self.heartbeat.host
+        if self.host_seen is None or not _is_local_only(announced):
+            return announced
+        return announced if _is_local_only(self.host_seen) else self.host_seen
+
+    @property
+    def address(self) -> PeerAddress:
+        """Where it answers calls."""
+        return PeerAddress(self.node_id, Endpoint(self.host, self.heartbeat.grpc_port))
+
+    @property
+    def heartbeat_endpoint(self) -> Endpoint:
+        """Where it takes heartbeats; port 0 if it takes none."""
+        return Endpoint(self.host, self.heartbeat.heartbeat_port)
+
+
+class PeerTable:
+    """Known peers by node id, at most `max_peers`.
+
+    When it is full, a newcomer takes the place of the peer that was silent longest, if that one
+    is not alive; otherwise the newcomer is not taken. Sequences of forgotten peers are remembered
+    (four times as many), so that a replayed record does not bring a dead peer back.
+    """
+
+    def __init__(self, me: NodeId, interval_s: float, max_peers: int = 4096) -> None:
+        """Start empty.
+
+        Args:
+            me: This node, which is never its own peer.
+            interval_s: Seconds between two heartbeats of a peer, > 0.
+            max_peers: Bound on peers and on bans, >= 1.
+        """
+        self.me = me
+        self.interval_s = interval_s
+        self._max_peers = max_peers
+        self._peers: dict[NodeId, Peer] = {}
+        self._bans = Bans(max_peers)
+        self._forgotten: OrderedDict[NodeId, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def observe(
+        self, signed: Signed, heartbeat: Heartbeat, now: float, *, host_seen: str | None
+    ) -> bool:
+        """Take a verified record.
+
+        Args:
+            signed: The statement that carried it; its signer is the peer.
+            heartbeat: Its decoded body.
+            now: Monotonic time.
+            host_seen: Source address if the peer itself sent it, None if another passed it on.
+
+        Returns:
+            Whether it was news: newer than what is known of that peer, which is not this node,
+            not banned, and for which there is room.
+        """
+        node_id = signed.signer
+        if node_id == self.me or self._bans.holds(node_id, now):
+            return False
+        known = self._peers.get(node_id)
+        if heartbeat.sequence <= self._newest_sequence(node_id):
+            if known is not None and known.host_seen is None and known.signed == signed:
+                known.host_seen = host_seen  # heard of it before it came itself
+            return False
+        if known is None:
+            if not self._make_room(now):
+                return False
+            self._forgotten.pop(node_id, None)
+            self._peers[node_id] = Peer(node_id, heartbeat, signed, now, host_seen=host_seen)
+            return True
+        known.heartbeat, known.signed, known.last_seen_s = heartbeat, signed, now
+        known.host_seen = known.host_seen if host_seen is None else host_seen
+        known.is_suspected = False
+        return True
+
+    def get(self, node_id: NodeId) -> Peer | None:
+        """The peer, alive or not; None if it is not known."""
+        return self._peers.get(node_id)
+
+    def all(self, now: float) -> list[Peer]:
+        """Every known peer that is not banned, by node id."""
+        return [
+            peer
+            for node_id, peer in sorted(self._peers.items())
+            if not self._bans.holds(node_id, now)
+        ]
+
+    def alive(self, now: float, swarm_id: bytes | None = None) -> list[Peer]:
+        """Peers heard of lately, neither leaving nor banned, by node id.
+
+        Args:
+            now: Monotonic time.
+            swarm_id: Only those of this swarm; None for all.
+        """
+        return [
+            peer
+            for peer in self.all(now)
+            if self._is_alive(peer, now) and swarm_id in (None, peer.heartbeat.swarm_id)
+        ]
+
+    def training(self, now: float, swarm_id: bytes) -> list[Peer]:
+        """Live peers of the swarm that take part in rounds, by node id."""
+        return [peer for peer in self.alive(now, swarm_id) if peer.heartbeat.is_training]
+
+    def is_alive(self, node_id: NodeId, now: float) -> bool:
+        """Whether `alive` lists it."""
+        peer = self._peers.get(node_id)
+        return peer is not None and self._is_alive(peer, now) and not self._bans.holds(node_id, now)
+
+    def touch(self, node_id: NodeId, now: float) -> None:
+        """Count an authentic message of a peer as a sign of life; unknown peers stay unknown."""
+        peer = self._peers.get(node_id)
+        if peer is not None:
+            peer.last_seen_s = max(peer.last_seen_s, now)
+            peer.is_suspected = False
+
+    def suspect(self, node_id: NodeId) -> None:
+        """Note a failed call: 1.5 silent intervals are then too many, until it is heard again."""
+        peer = self._peers.get(node_id)
+        if peer is not None:
+            peer.is_suspected = True
+
+    def record_rtt(self, node_id: NodeId, rtt_s: float) -> None:
+        """Fold a measured round trip, in seconds, into the peer's smoothed one.
+
+        Source: RFC 6298, section 2 (SRTT, gain 1/8). Differs: no variance is kept.
+        """
+        peer = self._peers.get(node_id)
+        if peer is not None:
+            known = rtt_s if peer.rtt_s is None else peer.rtt_s
+            peer.rtt_s = known + _RTT_GAIN * (rtt_s - known)
+
+    def ban(self, node_id: NodeId, reason: str, until: float | None) -> None:
+        """Refuse a peer until an instant of the monotonic clock, or for good (None)."""
+        if node_id != self.me:
+            self._bans.add(node_id, reason, until)
+
+    def is_banned(self, node_id: NodeId, now: float) -> bool:
+        """Whether the peer is refused at `now`."""
+        return self._bans.holds(node_id, now)
+
+    def bans(self, now: float) -> Mapping[NodeId, Ban]:
+        """The refusals that stand, by node id."""
+        return self._bans.current(now)
+
+    def expire(self, now: float) -> list[Peer]:
+        """Forget the peers that were silent for 12 intervals, and bans that are over.
+
+        Returns:
+            Those forgotten, by node id.
+        """
+        self._bans.expire(now)
+        limit_s = FORGET_INTERVALS * self.interval_s
+        gone = [peer for _, peer in sorted(self._peers.items()) if now - peer.last_seen_s > limit_s]
+        for peer in gone:
+            self._forget(peer)
+        return gone
+
+    def _is_alive(self, peer: Peer, now: float) -> bool:
+        intervals = SUSPECT_INTERVALS if peer.is_suspected else ALIVE_INTERVALS
+        is_heard = now - peer.last_seen_s <= intervals * self.interval_s
+        return is_heard and not peer.heartbeat.is_leaving
+
+    def _newest_sequence(self, node_id: NodeId) -> int:
+        peer = self._peers.get(node_id)
+        return self._forgotten.get(node_id, -1) if peer is None else peer.heartbeat.sequence
+
+    def _make_room(self, now: float) -> bool:
+        if len(self._peers) < self._max_peers:
+            return True
+        gone = [p for p in self._peers.values() if not self.is_alive(p.node_id, now)]
+        if not gone:
+            return False
+        self._forget(min(gone, key=lambda peer: (peer.last_seen_s, peer.node_id)))
+        return True
+
+    def _forget(self, peer: Peer) -> None:
+        del self._peers[peer.node_id]
+        self._forgotten[peer.node_id] = peer.heartbeat.sequence
+        if len(self._forgotten) > 4 * self._max_peers:
+            self._forgotten.popitem(last=False)
+
+
+def _is_local_only(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
