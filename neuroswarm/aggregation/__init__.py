@@ -1,0 +1,1 @@
+"""Robust aggregation of low-bit contributions, exact to the last bit on every machine."""

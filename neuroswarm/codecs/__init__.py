@@ -1,0 +1,1 @@
+"""Codecs: pseudo-gradients to few bytes and back, the same bits everywhere."""

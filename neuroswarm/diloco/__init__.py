@@ -1,0 +1,1 @@
+"""The outer optimiser: rules, outer states, and the one function that advances them."""

@@ -1,0 +1,101 @@
+"""What all peers of a swarm must do alike; part of the genesis and covered by every digest.
+
+Knows names, defaults and legal ranges; what they do is written where they are used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from neuroswarm.codecs.lowbit import MAX_BLOCK
+from neuroswarm.errors import SchemaMismatch
+from neuroswarm.wire import limits
+
+AggregationMethod = Literal["mean", "median", "trimmed_mean", "krum"]
+NormScaling = Literal["none", "down", "both"]
+KrumNeighbours = Literal["n-f-2", "n-f-1"]
+
+
+class Rules(BaseModel):
+    """The swarm's rules. Frozen; an unknown name is an error."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    aggregation_method: AggregationMethod = "trimmed_mean"
+    """How contributions are joined."""
+    krum_f: int = Field(0, ge=0, le=1024)
+    """Least number of arbitrary contributions to withstand, whatever the size of the swarm."""
+    krum_neighbours: KrumNeighbours = "n-f-2"
+    """Neighbours in Krum's score: the paper's n-f-2, or n-f-1 as in byzfl."""
+    trimmed_mean_beta: float = Field(0.1, ge=0, lt=0.5)
+    """Least share of a round's contributions to trim at each side."""
+    norm_scaling: NormScaling = "down"
+    """`down` shortens contributions above twice the lower-median norm to that; `both` gives
+    every contribution the lower-median norm; `none` leaves them."""
+    use_nnm: bool = True
+    """Replace each contribution by the mean of its nearest neighbours before the rule."""
+    cosine_threshold: float = Field(0.5, ge=0, le=1)
+    """A contribution is rejected whose median cosine to the others is below
+    -(1 - threshold) times the set's median cosine."""
+    magnitude_ratio_threshold: float = Field(10.0, ge=1, le=1e9)
+    """A contribution longer than this many lower-median norms is rejected."""
+    codec: Literal["int4"] = "int4"
+    """How pseudo-gradients are coded."""
+    codec_block: int = Field(256, ge=2, le=MAX_BLOCK, multiple_of=2)
+    """Values that share a scale."""
+    outer_lr: float = Field(0.7, gt=0, le=10)
+    """Outer learning rate when `auto_scale` is off."""
+    outer_momentum: float = Field(0.9, ge=0, lt=1)
+    """Outer Nesterov momentum; an upper end when `auto_scale` is on."""
+    auto_scale: bool = True
+    """Choose outer rate and momentum from the agreed set, and inner steps from the swarm size."""
+    inner_steps: int = Field(500, ge=1, le=1_000_000)
+    """Inner steps of a round (H) for one peer."""
+    inner_steps_min: int = Field(50, ge=1, le=1_000_000)
+    """Fewest inner steps of a round."""
+    inner_steps_max: int = Field(1000, ge=1, le=1_000_000)
+    """Most inner steps of a round."""
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.inner_steps_min > self.inner_steps_max:
+            raise ValueError(
+                f"inner_steps_min is above inner_steps_max: "
+                f"{self.inner_steps_min} > {self.inner_steps_max}"
+            )
+        return self
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON: sorted keys, no spaces, ASCII. The same bytes for equal rules."""
+        fields = self.model_dump(mode="json")
+        return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Rules:
+        """Read canonical JSON from anyone.
+
+        Raises:
+            SchemaMismatch: Too large, not the canonical JSON of rules, or out of range.
+        """
+        if len(data) > limits.MAX_RULES_BYTES:
+            raise SchemaMismatch(f"rules: {len(data)} bytes (limit {limits.MAX_RULES_BYTES})")
+        try:
+            rules = cls.model_validate_json(data)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise SchemaMismatch(f"rules cannot be read: {where} {first['msg']}") from error
+        if rules.to_bytes() != data:
+            raise SchemaMismatch("rules are not in canonical form")
+        return rules
+
+    @property
+    def rules_hash(self) -> bytes:
+        """SHA-256 of the canonical bytes."""
+        return hashlib.sha256(self.to_bytes()).digest()
