@@ -23,7 +23,9 @@ from neuroswarm.errors import ConfigError
 class Section(BaseModel):
     """Base of all sections: closed, frozen, and refusing with `ConfigError` in one line."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
     prefix: ClassVar[str] = ""
 
     @model_validator(mode="wrap")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from neuroswarm.config.section import Section
 
@@ -25,7 +25,8 @@ class NetworkConfig(Section):
     name: str = Field(default="default", min_length=1, max_length=64)
     """Name of the swarm; nodes of other names are not peers."""
     trackers: tuple[str, ...] = ()
-    """Addresses of nodes or bare trackers to ask for peers, like `http://10.0.0.5:7101`."""
+    """Addresses of nodes or bare trackers to ask for peers, like `http://10.0.0.5:7101`; one
+    string may hold several, with commas between them."""
     host: str = Field(default="0.0.0.0", min_length=1)
     """Address to listen on for gRPC, heartbeats and HTTP."""
     port: int = Field(default=7101, ge=0, le=MAX_PORT)
@@ -40,6 +41,13 @@ class NetworkConfig(Section):
     """File that holds the swarm token. Unset: the token comes from elsewhere, or none is used."""
     max_concurrent_rpcs: int = Field(default=64, ge=1)
     """gRPC calls served at once; more are refused."""
+
+    @field_validator("trackers", mode="before")
+    @classmethod
+    def _split_list(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
 
     @property
     def bound_grpc_port(self) -> int:

@@ -57,7 +57,7 @@ class SwarmNodeConfig(FlatNames, Section):
 
     @classmethod
     def setting_names(cls) -> list[str]:
-        """Every name that a setting may be given by: `section.key`, sections, and the flat names."""
+        """Every name that may be given: `section.key`, whole sections, and the flat names."""
         names: list[str] = []
         for name, field in cls.model_fields.items():
             if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
