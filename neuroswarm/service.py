@@ -42,6 +42,7 @@ class Service(ABC):
     def __init__(self) -> None:
         self.state = State.NEW
         self._runner: asyncio.Task[None] | None = None
+        self._tasks: asyncio.TaskGroup | None = None
 
     @abstractmethod
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -50,6 +51,16 @@ class Service(ABC):
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
         """Background loops to run until `stop`; one that raises fails the service."""
         return ()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run one piece of work beside the loops until it ends or the service stops.
+
+        Work that raises fails the service; once the service is stopping, nothing is started.
+        """
+        if self._tasks is None or self.state is not State.RUNNING:
+            work.close()
+            return
+        self._tasks.create_task(work, name=f"{self.name}.{getattr(work, '__name__', 'work')}")
 
     async def start(self) -> None:
         """Open and return once ready; if opening fails, release everything and raise why."""
@@ -104,6 +115,7 @@ class Service(ABC):
             async with AsyncExitStack() as stack:
                 await self._open(stack)
                 async with asyncio.TaskGroup() as tasks:
+                    self._tasks = tasks
                     for loop in self._loops():
                         what = getattr(loop, "__name__", "loop")
                         tasks.create_task(loop, name=f"{self.name}.{what}")

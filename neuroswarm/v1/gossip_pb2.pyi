@@ -84,10 +84,14 @@ class LineageRequest(_message.Message):
     def __init__(self, first_round: _Optional[int] = ...) -> None: ...
 
 class LineageReply(_message.Message):
-    __slots__ = ("rounds",)
+    __slots__ = ("rounds", "round", "digest")
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     rounds: _containers.RepeatedCompositeFieldContainer[LineageRound]
-    def __init__(self, rounds: _Optional[_Iterable[_Union[LineageRound, _Mapping]]] = ...) -> None: ...
+    round: int
+    digest: bytes
+    def __init__(self, rounds: _Optional[_Iterable[_Union[LineageRound, _Mapping]]] = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class LineageRound(_message.Message):
     __slots__ = ("round", "base_digest", "next_digest", "confirms")

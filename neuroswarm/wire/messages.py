@@ -197,7 +197,7 @@ def decode_contribution(body: bytes) -> Contribution:
     _check_count("tokens", m.tokens, limits.MAX_COUNT)
     _check_text("codec", m.codec, limits.MAX_NAME_CHARS)
     _check_finite("loss", m.loss)
-    parts = []
+    parts: list[FragmentPayload] = []
     for p in m.fragments:
         _check_hash("payload hash", p.payload_hash)
         _check_count("payload bytes", p.payload_bytes, 4 * limits.MAX_FRAGMENT_PARAMS)

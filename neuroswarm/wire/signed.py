@@ -64,13 +64,12 @@ class Signed:
     @cached_property
     def id(self) -> bytes:
         """SHA-256 over kind, signer and body: a contribution's id. 32 bytes."""
-        head = _domain(self.kind) + self.public_key
-        return hashlib.sha256(head + self.body).digest()
+        return _id(self.kind, self.public_key, self.body)
 
     def to_proto(self) -> envelope_pb2.Signed:
         """The wire form."""
         return envelope_pb2.Signed(
-            kind=envelope_pb2.Kind.ValueType(int(self.kind)),
+            kind=envelope_pb2.Kind.Name(self.kind),
             body=self.body,
             public_key=self.public_key,
             signature=self.signature,
@@ -111,6 +110,19 @@ def verify(message: envelope_pb2.Signed) -> Signed:
             f"bad signature on a {kind.name.lower()} of {signed.signer}", peer=signed.signer
         ) from error
     return signed
+
+
+def peek_id(message: envelope_pb2.Signed) -> bytes:
+    """The id that a received statement has if it is authentic; for skipping known ones."""
+    try:
+        kind = Kind(message.kind)
+    except ValueError as error:
+        raise SchemaMismatch(f"unknown kind of statement: {message.kind}") from error
+    return _id(kind, message.public_key, message.body)
+
+
+def _id(kind: Kind, public_key: bytes, body: bytes) -> bytes:
+    return hashlib.sha256(_domain(kind) + public_key + body).digest()
 
 
 def _domain(kind: Kind) -> bytes:

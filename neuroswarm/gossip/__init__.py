@@ -1,0 +1,1 @@
+"""Spreading statements and pulling what they speak of, between members."""

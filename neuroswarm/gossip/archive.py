@@ -1,0 +1,72 @@
+"""Contributions of the latest rounds as they arrived: header, and payload once it is whole.
+
+Knows nothing of where they came from or whether they were agreed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from neuroswarm.wire.messages import Contribution
+from neuroswarm.wire.signed import Signed
+
+MAX_ENTRIES = 16384
+
+
+@dataclass(slots=True)
+class Entry:
+    """One contribution."""
+
+    signed: Signed
+    header: Contribution
+    payload: bytes | None = None
+    """Coded bytes of all fragments in order, checked against the header's hashes."""
+
+
+class Archive:
+    """Recent contributions by id, bounded in count and bytes; the oldest rounds go first."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._entries: dict[bytes, Entry] = {}
+
+    def get(self, contribution: bytes) -> Entry | None:
+        """The contribution with that id, if it is remembered."""
+        return self._entries.get(contribution)
+
+    def payload(self, contribution: bytes) -> bytes | None:
+        """Its payload, if it is held whole."""
+        entry = self._entries.get(contribution)
+        return None if entry is None else entry.payload
+
+    def add_header(self, signed: Signed, header: Contribution) -> Entry:
+        """Remember a verified header; returns its entry."""
+        entry = self._entries.get(signed.id)
+        if entry is None:
+            if len(self._entries) >= MAX_ENTRIES:
+                self._drop(min(self._entries, key=lambda c: self._entries[c].header.round))
+            entry = self._entries[signed.id] = Entry(signed, header)
+        return entry
+
+    def add_payload(self, contribution: bytes, payload: bytes) -> None:
+        """Keep the checked payload of a known header; older rounds' payloads make room."""
+        entry = self._entries[contribution]
+        if entry.payload is None:
+            entry.payload = payload
+            self._bytes += len(payload)
+        while self._bytes > self._max_bytes:
+            holders = [c for c, e in self._entries.items() if e.payload is not None]
+            oldest = min(holders, key=lambda c: self._entries[c].header.round)
+            if oldest == contribution:
+                return  # a single round may exceed the bound: it is needed to commit
+            self._drop(oldest)
+
+    def forget_before(self, round_: int) -> None:
+        """Drop contributions of rounds before `round_`."""
+        for contribution in [c for c, e in self._entries.items() if e.header.round < round_]:
+            self._drop(contribution)
+
+    def _drop(self, contribution: bytes) -> None:
+        entry = self._entries.pop(contribution)
+        self._bytes -= len(entry.payload or b"")

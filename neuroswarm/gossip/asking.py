@@ -1,0 +1,190 @@
+"""Asks other members about rounds and checks what they answer: payloads, results, lineages.
+
+Knows nothing of what is done with the answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from neuroswarm.config import RoundConfig
+from neuroswarm.errors import MessageTooLarge, PeerError, PeerUnreachable, ProtocolViolation
+from neuroswarm.rounds.lineage import Claim, ClaimedRound, is_chain
+from neuroswarm.transport import Rpc
+from neuroswarm.v1 import envelope_pb2, gossip_pb2
+from neuroswarm.values import HASH_BYTES, PeerAddress
+from neuroswarm.wire import limits
+from neuroswarm.wire.messages import Confirm, Contribution, decode_confirm, parse
+from neuroswarm.wire.signed import Kind, Signed, verify
+
+logger = logging.getLogger(__name__)
+
+ASK_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a finished round ended, as another member tells it; every signature verified."""
+
+    contributions: tuple[bytes, ...]
+    confirms: tuple[Signed, ...]
+    headers: tuple[Signed, ...]
+    next_digest: bytes
+
+
+class Asker:
+    """Calls to members about rounds."""
+
+    def __init__(self, rpc: Rpc, cfg: RoundConfig) -> None:
+        self._rpc = rpc
+        self._cfg = cfg
+
+    async def payload(
+        self, contribution: bytes, header: Contribution, sources: Sequence[PeerAddress]
+    ) -> bytes:
+        """Pull a payload from the first source that gives it, resuming at the next one.
+
+        Args:
+            contribution: Its id.
+            header: Its verified header: sizes and hashes.
+            sources: Holders, best first.
+
+        Returns:
+            The coded bytes of all fragments in order, each checked against its hash.
+
+        Raises:
+            PeerUnreachable: no source gave the whole.
+            ProtocolViolation: what came is not what the header promises.
+
+        Cancellation: what was received is dropped.
+        """
+        received = bytearray()
+        for source in sources:
+            try:
+                await self._receive(contribution, header.payload_bytes, source, received)
+            except PeerError as error:
+                logger.debug("payload %s from %s: %s", contribution.hex()[:8], source, error)
+            if len(received) == header.payload_bytes:
+                if is_payload_of(header, received):
+                    return bytes(received)
+                received.clear()
+        raise PeerUnreachable(
+            f"payload {contribution.hex()[:8]} not to be had from {len(sources)} peers"
+        )
+
+    async def _receive(
+        self, contribution: bytes, size: int, source: PeerAddress, received: bytearray
+    ) -> None:
+        request = gossip_pb2.PayloadRequest(contribution=contribution, offset=len(received))
+        stream = self._rpc.stream(
+            source,
+            "Gossip/Payload",
+            request.SerializeToString(),
+            timeout_s=self._cfg.pull_timeout_s,
+        )
+        while len(received) < size:
+            try:
+                async with asyncio.timeout(self._cfg.pull_stall_s):
+                    message = await anext(stream, None)
+            except TimeoutError as error:
+                raise PeerUnreachable(
+                    f"no progress for {self._cfg.pull_stall_s} s", peer=source.node_id
+                ) from error
+            if message is None:
+                return
+            data = parse(envelope_pb2.Chunk, message).data
+            if not data or len(received) + len(data) > size:
+                raise MessageTooLarge(f"payload longer than its header says ({size} bytes)")
+            received += data
+
+    async def headers(
+        self, contributions: Iterable[bytes], source: PeerAddress
+    ) -> tuple[Signed, ...]:
+        """Headers of contributions that were heard of by id only, verified; those known there."""
+        wanted = tuple(contributions)[: limits.MAX_HEADERS]
+        request = gossip_pb2.HeadersRequest(contributions=wanted).SerializeToString()
+        data = await self._rpc.call(source, "Gossip/Headers", request, timeout_s=ASK_TIMEOUT_S)
+        reply = parse(gossip_pb2.HeadersReply, data)
+        found = _verified(reply.headers, Kind.CONTRIBUTION, limits.MAX_HEADERS)
+        return tuple(header for header in found if header.id in wanted)
+
+    async def result(self, round_: int, base_digest: bytes, source: PeerAddress) -> Result | None:
+        """How a round on that base ended, or None if the peer does not know."""
+        request = gossip_pb2.ResultRequest(round=round_, base_digest=base_digest)
+        data = await self._rpc.call(
+            source, "Gossip/Result", request.SerializeToString(), timeout_s=ASK_TIMEOUT_S
+        )
+        reply = parse(gossip_pb2.ResultReply, data)
+        if not reply.is_known:
+            return None
+        confirms = _verified(reply.confirms, Kind.CONFIRM, limits.MAX_SET)
+        said = [decode_confirm(confirm.body) for confirm in confirms]
+        if not said or any(_about(c) != _about(said[0]) for c in said):
+            raise ProtocolViolation("confirms of different sets", peer=source.node_id)
+        if (said[0].round, said[0].base_digest) != (round_, base_digest):
+            raise ProtocolViolation("result of another round", peer=source.node_id)
+        headers = _verified(reply.headers, Kind.CONTRIBUTION, limits.MAX_SET)
+        agreed = said[0].contributions
+        return Result(
+            agreed, confirms, tuple(h for h in headers if h.id in agreed), reply.next_digest
+        )
+
+    async def lineage(self, first_round: int, source: PeerAddress) -> Claim:
+        """The peer's finished rounds from `first_round` on, and the state it holds."""
+        request = gossip_pb2.LineageRequest(first_round=first_round).SerializeToString()
+        data = await self._rpc.call(source, "Gossip/Lineage", request, timeout_s=ASK_TIMEOUT_S)
+        reply = parse(gossip_pb2.LineageReply, data)
+        if len(reply.rounds) > limits.MAX_LINEAGE_ROUNDS:
+            raise MessageTooLarge(f"lineage too long: {len(reply.rounds)} rounds")
+        if len(reply.digest) != HASH_BYTES:
+            raise ProtocolViolation("no outer state there yet", peer=source.node_id)
+        claim = Claim(reply.round, reply.digest, tuple(map(_claimed_round, reply.rounds)))
+        if not is_chain(claim):
+            raise ProtocolViolation("rounds do not join end to end", peer=source.node_id)
+        return claim
+
+
+def is_payload_of(header: Contribution, payload: bytes | bytearray) -> bool:
+    """Whether the bytes are exactly what the header promises, by size and hashes."""
+    if len(payload) != header.payload_bytes:
+        return False
+    start, view = 0, memoryview(payload)
+    for part in header.fragments:
+        piece = view[start : start + part.payload_bytes]
+        if hashlib.sha256(piece).digest() != part.payload_hash:
+            return False
+        start += part.payload_bytes
+    return True
+
+
+def _claimed_round(message: gossip_pb2.LineageRound) -> ClaimedRound:
+    base, after = message.base_digest, message.next_digest
+    confirms = _verified(message.confirms, Kind.CONFIRM, limits.MAX_SET)
+    said = {confirm.signer: decode_confirm(confirm.body) for confirm in confirms}
+    if not said:
+        return ClaimedRound(message.round, base, after)
+    if any((c.round, c.base_digest) != (message.round, base) for c in said.values()):
+        raise ProtocolViolation("confirms of another round in a lineage")
+    sets = {confirm.set_hash for confirm in said.values()}
+    if len(sets) > 1:
+        raise ProtocolViolation("confirms of different sets in a lineage")
+    return ClaimedRound(message.round, base, after, frozenset(said), sets.pop())
+
+
+def _verified(
+    messages: Sequence[envelope_pb2.Signed], kind: Kind, limit: int
+) -> tuple[Signed, ...]:
+    if len(messages) > limit:
+        raise MessageTooLarge(f"too many statements: {len(messages)} (limit {limit})")
+    found = tuple(verify(message) for message in messages)
+    if any(signed.kind is not kind for signed in found):
+        raise ProtocolViolation(f"a statement that is no {kind.name.lower()}")
+    return found
+
+
+def _about(confirm: Confirm) -> tuple[int, bytes, tuple[bytes, ...]]:
+    return confirm.round, confirm.base_digest, confirm.contributions
