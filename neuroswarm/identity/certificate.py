@@ -39,12 +39,17 @@ _DER_HEAD = bytes((0x04, _KEY_BYTES + _SIGNATURE_BYTES))
 
 @dataclass(frozen=True)
 class NodeCredentials:
-    """What a node's TLS needs, all in PEM."""
+    """What a node's TLS needs, in PEM, with the node key that proves its answers."""
 
-    node_id: NodeId
+    node_key: NodeKey
     key_pem: bytes = field(repr=False)
     certificate_pem: bytes = field(repr=False)
     ca_pem: bytes = field(repr=False)
+
+    @property
+    def node_id(self) -> NodeId:
+        """The node that they are of."""
+        return self.node_key.node_id
 
 
 def get_host_name(node_id: NodeId) -> str:
@@ -80,7 +85,7 @@ def issue(token: SwarmToken, node_key: NodeKey) -> NodeCredentials:
         .sign(authority.key, hashes.SHA256())
     )
     return NodeCredentials(
-        node_key.node_id,
+        node_key,
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
         certificate.public_bytes(Encoding.PEM),
         authority.certificate.public_bytes(Encoding.PEM),

@@ -1,0 +1,1 @@
+"""What carries bytes between nodes for real: gRPC with mutual TLS, sealed datagrams."""

@@ -1,0 +1,217 @@
+"""Sealed datagrams over UDP: what does not open under the swarm's key is dropped unread.
+
+Refuses to know what datagrams say, and whether they arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import Coroutine, Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from neuroswarm.clock import Clock, SystemClock
+from neuroswarm.errors import BadSignature, ConfigError, LifecycleError, PeerError
+from neuroswarm.identity.sealing import OVERHEAD_BYTES, Sealer
+from neuroswarm.net.occasional import Occasional
+from neuroswarm.net.traffic import Traffic
+from neuroswarm.service import Service, State
+from neuroswarm.transport import DatagramHandler
+from neuroswarm.values import Endpoint
+from neuroswarm.wire import limits
+
+logger = logging.getLogger(__name__)
+
+CONTEXT = b"neuroswarm v1 datagram"
+_MAX_SEALED_BYTES = limits.MAX_DATAGRAM_BYTES + OVERHEAD_BYTES
+_MAX_UNRESOLVED = 64
+_MAX_NAMES = 1024
+_RESOLVE_TIMEOUT_S = 5.0
+_NAME_LIFETIME_S = 60.0
+
+
+class UdpTransport(Service):
+    """`transport.Datagrams` over one UDP socket."""
+
+    name = "datagrams"
+
+    def __init__(self, sealer: Sealer, listen: Endpoint, *, clock: Clock | None = None) -> None:
+        """Prepare to listen at `listen`; port 0 takes a free one."""
+        super().__init__()
+        self.num_dropped = 0
+        """Datagrams that did not open, or that the handler refused."""
+        self._sealer = sealer
+        self._listen = listen
+        self._clock = clock or SystemClock()
+        self._traffic = Traffic()
+        self._strangers = Occasional(self._clock)
+        self._handler: DatagramHandler | None = None
+        self._is_congested = False
+        self._socket: asyncio.DatagramTransport | None = None
+        self._endpoint: Endpoint | None = None
+        self._bug: asyncio.Future[None] | None = None
+        self._names: dict[str, tuple[str, float]] = {}
+        self._unresolved: asyncio.Queue[tuple[Endpoint, bytes]] = asyncio.Queue(_MAX_UNRESOLVED)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it listens, with the port that was bound; after `start`."""
+        if self._endpoint is None:
+            raise LifecycleError("datagrams: has no endpoint before start")
+        return self._endpoint
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of sealed datagrams sent so far."""
+        return self._traffic.bytes_sent
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes of datagrams received so far, dropped ones included."""
+        return self._traffic.bytes_received
+
+    def on_datagram(self, handler: DatagramHandler) -> None:
+        """Set who takes opened datagrams; before `start`."""
+        if self.state is not State.NEW:
+            raise LifecycleError("datagrams: the handler is set before start")
+        self._handler = handler
+
+    def send(self, to: Endpoint, data: bytes) -> None:
+        """Seal and send at most `limits.MAX_DATAGRAM_BYTES` bytes; loss is silent.
+
+        A host name is looked up in the background, for a minute; while 64 datagrams wait for
+        names, further ones to names that are not known yet are lost.
+
+        Raises:
+            ValueError: the datagram is too large.
+        """
+        if self.state is State.NEW:
+            raise LifecycleError("datagrams: start it before sending")
+        if len(data) > limits.MAX_DATAGRAM_BYTES:
+            raise ValueError(
+                f"datagram too large: {len(data)} bytes (limit {limits.MAX_DATAGRAM_BYTES})"
+            )
+        if self.state is not State.RUNNING:
+            return
+        sealed = self._sealer.seal(data, CONTEXT)
+        address = self._find_address(to.host)
+        if address is not None:
+            self._send_sealed(Endpoint(address, to.port), sealed)
+        elif not self._unresolved.full():
+            self._unresolved.put_nowait((to, sealed))
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        loop = asyncio.get_running_loop()
+        self._bug = loop.create_future()
+        try:
+            self._socket, _ = await loop.create_datagram_endpoint(
+                lambda: _Protocol(self), local_addr=self._listen
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on udp {self._listen}: {error.strerror} (choose another)"
+            ) from error
+        stack.callback(self._socket.close)
+        self._endpoint = Endpoint(self._listen.host, self._socket.get_extra_info("sockname")[1])
+
+    def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return (self._resolve_names(), self._raise_bug())
+
+    def _receive(self, data: bytes, source: Endpoint) -> None:
+        """Open one datagram and hand it on; drop it if it is not of this swarm."""
+        self._traffic.bytes_received += len(data)
+        try:
+            if len(data) > _MAX_SEALED_BYTES:
+                raise BadSignature(f"datagram too large: {len(data)} bytes")
+            opened = self._sealer.open(data, CONTEXT)
+        except BadSignature:
+            self.num_dropped += 1
+            if num_strangers := self._strangers.count():
+                logger.warning(
+                    "datagrams with another swarm token dropped: %d, the last from %s",
+                    num_strangers,
+                    source.host,
+                )
+            return
+        if self._handler is None:
+            return
+        try:
+            self._handler(opened, source)
+        except PeerError as error:
+            self.num_dropped += 1
+            logger.debug("datagram from %s dropped: %s", source, error)
+        except Exception as error:
+            self._report_bug(error)
+            raise
+
+    def _send_sealed(self, to: Endpoint, sealed: bytes) -> None:
+        assert self._socket is not None, "_open() made it"
+        if self._is_congested or self._socket.is_closing():
+            return
+        self._traffic.bytes_sent += len(sealed)
+        self._socket.sendto(sealed, to)
+
+    def _find_address(self, host: str) -> str | None:
+        """The numeric address of a host: itself, or a name looked up less than a minute ago."""
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            address, looked_up = self._names.get(host, ("", 0.0))
+            is_fresh = address and self._clock.monotonic() - looked_up < _NAME_LIFETIME_S
+            return address if is_fresh else None
+        return host
+
+    async def _resolve_names(self) -> None:
+        """Look up names one by one and send what waited for them."""
+        while True:
+            to, sealed = await self._unresolved.get()
+            address = self._find_address(to.host) or await self._look_up(to.host)
+            if address is not None:
+                self._send_sealed(Endpoint(address, to.port), sealed)
+
+    async def _look_up(self, host: str) -> str | None:
+        assert self._socket is not None, "_open() made it"
+        family = self._socket.get_extra_info("socket").family
+        try:
+            async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
+                found = await asyncio.get_running_loop().getaddrinfo(
+                    host, None, family=family, type=socket.SOCK_DGRAM
+                )
+        except (OSError, UnicodeError, TimeoutError) as error:
+            logger.debug("cannot look up %s: %s", host, error)
+            return None
+        address = str(found[0][4][0])
+        if len(self._names) >= _MAX_NAMES:
+            self._names.clear()
+        self._names[host] = (address, self._clock.monotonic())
+        return address
+
+    async def _raise_bug(self) -> None:
+        assert self._bug is not None, "_open() made it"
+        await self._bug
+
+    def _report_bug(self, error: Exception) -> None:
+        if self._bug is not None and not self._bug.done():
+            self._bug.set_exception(error)
+
+
+class _Protocol(asyncio.DatagramProtocol):
+    """What asyncio calls; lost and refused datagrams are nobody's concern."""
+
+    def __init__(self, owner: UdpTransport) -> None:
+        self._owner = owner
+
+    def datagram_received(self, data: bytes, addr: tuple[Any, ...]) -> None:
+        self._owner._receive(data, Endpoint(addr[0], addr[1]))
+
+    def pause_writing(self) -> None:
+        self._owner._is_congested = True
+
+    def resume_writing(self) -> None:
+        self._owner._is_congested = False
+
+    def error_received(self, exc: Exception) -> None:
+        logger.debug("datagram not sent: %s", exc)

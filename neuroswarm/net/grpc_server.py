@@ -1,0 +1,155 @@
+"""Answering calls: who calls is settled, and counted against bounds, before a handler runs.
+
+Refuses to know what is asked; handlers take and return bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from functools import lru_cache
+
+import grpc
+import grpc.aio
+
+from neuroswarm.errors import BadSignature, PeerError
+from neuroswarm.identity.answer_proof import NONCE_BYTES, prove_answer
+from neuroswarm.identity.certificate import NodeCredentials, read_identity
+from neuroswarm.net.grpc_settings import METHOD_PREFIX, NONCE_KEY, PROOF_KEY, CallBounds
+from neuroswarm.net.traffic import Traffic
+from neuroswarm.transport import StreamHandler, UnaryHandler
+from neuroswarm.values import NodeId
+from neuroswarm.wire import limits
+
+_MAX_DETAIL_CHARS = 300
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    """Hands calls to the handlers of their methods.
+
+    A handler's `PeerError` refuses the call. Anything else that it raises is a bug: it goes to
+    `on_bug`, and the caller is told no more than that.
+    """
+
+    def __init__(
+        self,
+        credentials: NodeCredentials,
+        bounds: CallBounds,
+        traffic: Traffic,
+        on_bug: Callable[[Exception], None],
+    ) -> None:
+        self._credentials = credentials
+        self._bounds = bounds
+        self._traffic = traffic
+        self._on_bug = on_bug
+        self._methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {}
+        self._in_flight: Counter[NodeId] = Counter()
+        self._identify = lru_cache(maxsize=1024)(read_identity)
+
+    def add_unary(self, method: str, handler: UnaryHandler) -> None:
+        """Answer calls of `method` with what `handler` returns."""
+
+        async def answer(request: bytes, context: Context) -> bytes:
+            async with self._admitted(context) as caller:
+                self._traffic.bytes_received += len(request)
+                reply = await handler(caller, request)
+                self._count_sent(method, reply)
+                return reply
+
+        self._add(method, grpc.unary_unary_rpc_method_handler(answer))
+
+    def add_stream(self, method: str, handler: StreamHandler) -> None:
+        """Answer calls of `method` with every message that `handler` yields."""
+
+        async def answer(request: bytes, context: Context) -> None:
+            async with self._admitted(context) as caller:
+                self._traffic.bytes_received += len(request)
+                async with aclosing(_as_generator(handler(caller, request))) as messages:
+                    async for message in messages:
+                        self._count_sent(method, message)
+                        await context.write(message)
+
+        self._add(method, grpc.unary_stream_rpc_method_handler(answer))
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """The handler of a call; one that refuses if the method is unknown."""
+        found = self._methods.get(handler_call_details.method)
+        return found or grpc.unary_unary_rpc_method_handler(self._refuse_unknown)
+
+    def _add(self, method: str, handler: grpc.RpcMethodHandler[bytes, bytes]) -> None:
+        path = METHOD_PREFIX + method
+        if path in self._methods:
+            raise ValueError(f"served twice: {method}")
+        self._methods[path] = handler
+
+    async def _refuse_unknown(self, _request: bytes, context: Context) -> bytes:
+        async with self._admitted(context):
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method")
+
+    @asynccontextmanager
+    async def _admitted(self, context: Context) -> AsyncIterator[NodeId]:
+        """Settle the caller, prove who answers, keep the bounds, translate what goes wrong."""
+        caller = await self._settle_caller(context)
+        if (
+            self._in_flight[caller] >= self._bounds.max_calls_per_caller
+            or self._in_flight.total() >= self._bounds.max_calls
+        ):
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "busy: too many calls at once")
+        self._in_flight[caller] += 1
+        try:
+            yield caller
+        except PeerError as error:
+            detail = str(error)[:_MAX_DETAIL_CHARS]
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, detail)
+        except grpc.aio.BaseError:
+            raise  # the call was refused, or its caller has gone away
+        except Exception as error:  # noqa: BLE001  (to on_bug, which fails the service)
+            self._on_bug(error)
+            await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+        finally:
+            self._in_flight[caller] -= 1
+            if not self._in_flight[caller]:
+                del self._in_flight[caller]
+
+    async def _settle_caller(self, context: Context) -> NodeId:
+        certificates = tuple(context.auth_context().get("x509_pem_cert", ()))
+        try:
+            caller = self._identify(certificates[0] if certificates else b"")
+        except BadSignature as error:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+        nonce = _find_metadata(context, NONCE_KEY)
+        if len(nonce) != NONCE_BYTES:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "call without a nonce")
+        proof = prove_answer(self._credentials.node_key, caller, nonce)
+        await context.send_initial_metadata(((PROOF_KEY, proof),))
+        return caller
+
+    def _count_sent(self, method: str, message: bytes) -> None:
+        if len(message) > limits.MAX_MESSAGE_BYTES:
+            raise ValueError(
+                f"answer of {method} too large: {len(message)} bytes "
+                f"(limit {limits.MAX_MESSAGE_BYTES})"
+            )
+        self._traffic.bytes_sent += len(message)
+
+
+def _find_metadata(context: Context, key: str) -> bytes:
+    for name, value in context.invocation_metadata() or ():
+        if name == key and isinstance(value, bytes):
+            return value
+    return b""
+
+
+async def _as_generator(messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Iterate, and close a generator when the call ends, however it ends."""
+    try:
+        async for message in messages:
+            yield message
+    finally:
+        if isinstance(messages, AsyncGenerator):
+            await messages.aclose()

@@ -1,0 +1,75 @@
+"""Settings of the gRPC server and channels, and the names that they agree on.
+
+Refuses to know what is called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from neuroswarm.wire import limits
+
+METHOD_PREFIX = "/neuroswarm.v1."
+NONCE_KEY = "neuroswarm-nonce-bin"
+"""Metadata of a call: the caller's nonce."""
+PROOF_KEY = "neuroswarm-proof-bin"
+"""Metadata of an answer: the proof of who answers."""
+
+Options = list[tuple[str, int | str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CallBounds:
+    """How much of others' calls and of its own channels a node bears at once."""
+
+    max_calls: int = 256
+    """Calls being answered; further ones are refused. Bounds memory at 4 MiB each."""
+    max_calls_per_caller: int = 32
+    """Calls of one caller being answered; on one connection further ones wait at the caller."""
+    max_channels: int = 256
+    """Channels kept open; the one unused for longest closes for a new one."""
+
+
+# A dead link is noticed after ping interval plus ping timeout: 28 s, where TCP takes 15 minutes.
+# A server must bear pings more often than clients send them, or it answers "too many pings".
+_PING_INTERVAL_MS = 20_000
+_PING_TIMEOUT_MS = 8_000
+_MIN_PING_INTERVAL_MS = 5_000
+_IDLE_TIMEOUT_MS = 300_000
+_HANDSHAKE_TIMEOUT_MS = 15_000
+
+_BOTH: Options = [
+    ("grpc.max_send_message_length", limits.MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", limits.MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", _PING_INTERVAL_MS),
+    ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
+def server_options(bounds: CallBounds) -> Options:
+    """Channel arguments of the server."""
+    return [
+        *_BOTH,
+        ("grpc.so_reuseport", 0),  # a port in use is an error, not a share of its connections
+        ("grpc.max_concurrent_streams", bounds.max_calls_per_caller),
+        ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
+    ]
+
+
+def channel_options(host_name: str) -> Options:
+    """Channel arguments towards the node whose certificate carries `host_name`."""
+    return [
+        *_BOTH,
+        ("grpc.ssl_target_name_override", host_name),
+        ("grpc.client_idle_timeout_ms", _IDLE_TIMEOUT_MS),
+        ("grpc.enable_http_proxy", 0),  # peers are called directly, whatever the environment says
+        ("grpc.enable_retries", 0),  # callers decide, with another source at hand
+        ("grpc.use_local_subchannel_pool", 1),  # closing a channel closes its connection
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.min_reconnect_backoff_ms", 2_000),
+        ("grpc.max_reconnect_backoff_ms", 5_000),
+    ]
