@@ -182,7 +182,7 @@ class RoundConfig(Section):
     """Grace as a share of the round so far, when that is longer."""
     contagion_s: float = Field(default=0.3, ge=0)
     """Seconds between enough heard ballots and closing too."""
-    collect_deadline_s: float = Field(default=10.0, gt=0)
+    collect_deadline_s: float = Field(default=60.0, gt=0)
     """Longest wait after publishing for the contributions of live peers."""
     settle_s: float = Field(default=0.5, ge=0)
     """Seconds after closing before the ballots are counted; less on fast links."""
@@ -192,6 +192,8 @@ class RoundConfig(Section):
     """Longest wait for missing ballots after closing."""
     confirm_deadline_s: float = Field(default=1.5, gt=0)
     """Longest wait for equal confirms after the ballots."""
+    patience_s: float = Field(default=1.0, ge=0)
+    """Seconds behind a peer, or apart from it, before asking it how the round ended."""
     pull_timeout_s: float = Field(default=30.0, gt=0)
     """Longest time for pulling one payload from one peer."""
     pull_stall_s: float = Field(default=5.0, gt=0)
