@@ -1,0 +1,97 @@
+"""Inner products and sums with the same bits on every machine, thread count and vector width.
+
+Knows arithmetic; refuses to know what the numbers mean.
+
+Legend: P contributing peers, N flattened parameters of a fragment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from neuroswarm.codecs.lowbit import LowBit
+
+CHUNK_BLOCKS = 64
+"""Blocks whose products are held at once; part of the order of summation: never change it."""
+
+CHUNK_VALUES = 32768
+"""Values worked on at once: fits a second-level cache, and torch starts no threads for them."""
+
+
+def gram(payloads: Sequence[LowBit]) -> Tensor:
+    """Inner products of decoded payloads, exact up to the scales.
+
+    Products of codes summed over a block are integers below 2^24, so any order of a float32
+    matrix product gives the same; only the sum over blocks has an order, and it is fixed.
+
+    Args:
+        payloads: One per peer, of one fragment: equal shapes.
+
+    Returns:
+        float64, shape [P, P], symmetric to the last bit.
+
+    Cost: O(P^2 N) time, O(P^2 + P chunk) memory.
+    """
+    num_peers = len(payloads)
+    num_blocks = payloads[0].codes.shape[0]
+    partial = []
+    for start in range(0, num_blocks, CHUNK_BLOCKS):
+        stop = min(start + CHUNK_BLOCKS, num_blocks)
+        codes = torch.stack([payload.codes[start:stop] for payload in payloads], dim=1)
+        codes = codes.to(torch.float32)
+        dots = torch.bmm(codes, codes.transpose(1, 2)).to(torch.float64)
+        scales = torch.stack([payload.scales[start:stop] for payload in payloads], dim=1)
+        scales = scales.to(torch.float64)
+        dots.mul_(scales[:, :, None] * scales[:, None, :])
+        partial.append(halving_sum(dots))
+    return halving_sum(torch.stack(partial)).view(num_peers, num_peers)
+
+
+def gram_of_rows(rows_PN: Tensor) -> Tensor:
+    """Inner products of plain rows, in float64 by the fixed tree. float64, shape [P, P].
+
+    Cost: O(P^2 N) element-wise; for payloads use `gram`.
+    """
+    wide = rows_PN.to(torch.float64)
+    num_peers = wide.shape[0]
+    result = torch.zeros(num_peers, num_peers, dtype=torch.float64)
+    for i in range(num_peers):
+        for k in range(i + 1):
+            result[i, k] = result[k, i] = halving_sum(wide[i] * wide[k])
+    return result
+
+
+def norm(values_N: Tensor) -> float:
+    """Euclidean norm, squares summed in float64 by the fixed tree."""
+    partial = [
+        halving_sum(values_N[start : start + CHUNK_VALUES].to(torch.float64).square())
+        for start in range(0, values_N.numel(), CHUNK_VALUES)
+    ]
+    return math.sqrt(float(halving_sum(torch.stack(partial))))
+
+
+def halving_sum(terms: Tensor) -> Tensor:
+    """Sum over the first dimension by adding its second half to its first until one is left.
+
+    The order depends on the length alone, so the result does not depend on how the machine
+    vectorises. Shape [K, ...] gives [...]; K >= 1; the input is not written.
+    """
+    while terms.shape[0] > 1:
+        half = (terms.shape[0] + 1) // 2
+        rest = terms.shape[0] - half
+        folded = terms[:half].clone()
+        folded[:rest] += terms[half:]
+        terms = folded
+    return terms[0]
+
+
+def ordered_sum(terms: Sequence[Tensor]) -> Tensor:
+    """Sum of equal shapes, first to last; a new tensor."""
+    total = terms[0].clone()
+    for term in terms[1:]:
+        total += term
+    return total

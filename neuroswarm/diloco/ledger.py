@@ -1,0 +1,241 @@
+"""A node's own books: what it has published, what of it was agreed, what coding left over.
+
+Knows the one transition that every change of outer state is; refuses to know rounds in
+progress, networks and files.
+
+Law, after any history of inner steps, publications and moves:
+
+    sum of inner progress = sum of own agreed c + (theta - x) + e
+
+with x the local parameters, theta the outer ones, e the residual, and for a publication
+d = theta - x at that time and c = Q(d + e), what the coded payload decodes to.
+
+Legend: N flattened parameters of a fragment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neuroswarm.codecs.lowbit import LowBit
+from neuroswarm.codecs.registry import Codec
+from neuroswarm.diloco import applied
+from neuroswarm.diloco.state import OuterState
+from neuroswarm.errors import CheckpointCorrupt
+from neuroswarm.values import NodeId
+
+MAX_PUBLICATIONS = 4
+"""Publications whose verdict may still change; the verdict on older ones is final."""
+
+
+@dataclass(frozen=True, eq=False)
+class Publication:
+    """A contribution of this node; the tensors are never written.
+
+    Args:
+        id: Contribution id, 32 bytes.
+        round: Round that it was published for.
+        deltas: d of each fragment, float32, shape [N].
+        payloads: Q(d + e) of each fragment; c is what they decode to.
+    """
+
+    id: bytes
+    round: int
+    deltas: tuple[Tensor, ...]
+    payloads: tuple[LowBit, ...]
+
+
+class Ledger:
+    """Residual and recent publications of one node.
+
+    Not safe for two threads at once. Memory: at most 4 publications of about 6 bytes a
+    parameter, and the residual.
+    """
+
+    def __init__(self, sizes: Sequence[int], codec: Codec) -> None:
+        """Start with nothing published and no residual.
+
+        Args:
+            sizes: Parameters of each fragment.
+            codec: The swarm's codec.
+        """
+        self._codec = codec
+        self._residual = tuple(torch.zeros(size, dtype=torch.float32) for size in sizes)
+        self._publications: list[Publication] = []
+        self._agreed: dict[bytes, bool] = {}
+
+    @property
+    def residual(self) -> tuple[Tensor, ...]:
+        """e of each fragment, float32, shape [N]; not to be written. Replaced by `move`."""
+        return self._residual
+
+    @property
+    def publications(self) -> tuple[Publication, ...]:
+        """The publications whose verdict may still change, oldest first."""
+        return tuple(self._publications)
+
+    def is_agreed(self, contribution_id: bytes) -> bool:
+        """Whether that remembered publication counts as agreed after the last move."""
+        return self._agreed.get(contribution_id, False)
+
+    @torch.no_grad()
+    def prepare(
+        self, theta: Sequence[Tensor], local: Sequence[Tensor]
+    ) -> tuple[tuple[Tensor, ...], tuple[LowBit, ...]]:
+        """The pseudo-gradient and its coded form, to be published; nothing is changed.
+
+        Args:
+            theta: Outer parameters of each fragment, float32, shape [N]; not written.
+            local: Local parameters x, likewise.
+
+        Returns:
+            d = theta - x and Q(d + e) of each fragment.
+
+        Raises:
+            ValueError: A local parameter is not finite, or sizes do not fit.
+        """
+        deltas = []
+        payloads = []
+        for outer, own, left in zip(theta, local, self._residual, strict=True):
+            delta = outer - own
+            deltas.append(delta)
+            payloads.append(self._codec.encode(delta + left))
+        return tuple(deltas), tuple(payloads)
+
+    def remember(self, publication: Publication) -> None:
+        """Enter a publication, before it is sent; beyond 4 the oldest becomes final.
+
+        Raises:
+            ValueError: It is known already, or does not fit the fragments.
+        """
+        if publication.id in self._agreed:
+            raise ValueError(f"publication {publication.id.hex()[:8]} is remembered already")
+        sizes = [left.numel() for left in self._residual]
+        if [delta.numel() for delta in publication.deltas] != sizes or (
+            [payload.num_params for payload in publication.payloads] != sizes
+        ):
+            raise ValueError("publication does not fit the fragments")
+        self._publications.append(publication)
+        self._agreed[publication.id] = False
+        while len(self._publications) > MAX_PUBLICATIONS:
+            self._forget(self._publications[0])
+
+    @torch.no_grad()
+    def move(self, old: OuterState, new: OuterState, me: NodeId) -> tuple[Tensor, ...]:
+        """Go from one outer state to another: commit, skip, late commit, repair, new lineage.
+
+        Publications newly agreed in `new` leave the local parameters (their d) and enter the
+        residual (d - c); those no longer agreed come back. What was never agreed stays in x.
+        A publication older than the new state's window of 16 rounds keeps its verdict.
+
+        Args:
+            old: The outer state that the local parameters are based on.
+            new: The one to move to; may be on another lineage.
+            me: This node, whose entries in `new.applied` are the verdicts.
+
+        Returns:
+            What to add to x, float32, shape [N] for each fragment; new tensors. The caller
+            must add it: the books already count on it.
+
+        Raises:
+            ValueError: The states are not of the ledger's fragments; nothing is changed.
+
+        Cost: 3 passes over the parameters, 5 more for each changed verdict.
+        """
+        sizes = [left.numel() for left in self._residual]
+        for state in (old, new):
+            if [fragment.num_params for fragment in state.fragments] != sizes:
+                raise ValueError(f"outer state of round {state.round} has other fragments")
+        shift = [b - a for a, b in zip(old.params, new.params, strict=True)]
+        residual = [left.clone() for left in self._residual]
+        for publication in tuple(self._publications):
+            is_agreed = applied.contains(new.applied, me, publication.id)
+            if not is_agreed and publication.round < new.round - applied.WINDOW_ROUNDS:
+                self._forget(publication)
+                continue
+            if is_agreed != self._agreed[publication.id]:
+                _book(publication, 1.0 if is_agreed else -1.0, shift, residual)
+                self._agreed[publication.id] = is_agreed
+        self._residual = tuple(residual)
+        return tuple(shift)
+
+    def to_tensors(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything, for a checkpoint: named tensors (not copies) and what JSON can hold."""
+        tensors = {f"residual.{k}": left for k, left in enumerate(self._residual)}
+        listed = []
+        for i, publication in enumerate(self._publications):
+            pairs = zip(publication.deltas, publication.payloads, strict=True)
+            for k, (delta, payload) in enumerate(pairs):
+                tensors[f"publication.{i}.{k}.delta"] = delta
+                tensors[f"publication.{i}.{k}.codes"] = payload.codes
+                tensors[f"publication.{i}.{k}.scales"] = payload.scales
+            listed.append(
+                {
+                    "id": publication.id.hex(),
+                    "round": publication.round,
+                    "is_agreed": self._agreed[publication.id],
+                }
+            )
+        return tensors, {"num_fragments": len(self._residual), "publications": listed}
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: Mapping[str, Tensor], listed: Mapping[str, Any], codec: Codec
+    ) -> Ledger:
+        """The ledger that `to_tensors` described, exactly.
+
+        Args:
+            tensors: As written; taken over, not copied.
+            listed: As written.
+            codec: The swarm's codec.
+
+        Raises:
+            CheckpointCorrupt: Something is missing or does not fit.
+        """
+        try:
+            residual = [tensors[f"residual.{k}"] for k in range(int(listed["num_fragments"]))]
+            ledger = cls([left.numel() for left in residual], codec)
+            ledger._residual = tuple(residual)
+            for i, entry in enumerate(listed["publications"]):
+                publication = _read_publication(tensors, entry, i, len(residual))
+                ledger.remember(publication)
+                ledger._agreed[publication.id] = bool(entry["is_agreed"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointCorrupt(f"ledger cannot be read: {error}") from error
+        return ledger
+
+    def _forget(self, publication: Publication) -> None:
+        self._publications.remove(publication)
+        del self._agreed[publication.id]
+
+
+def _book(
+    publication: Publication, sign: float, shift: list[Tensor], residual: list[Tensor]
+) -> None:
+    """Take a publication out of the local parameters into the residual, or back."""
+    pairs = zip(publication.deltas, publication.payloads, strict=True)
+    for k, (delta, payload) in enumerate(pairs):
+        shift[k] += delta * sign
+        residual[k] += (delta - payload.decode()) * sign
+
+
+def _read_publication(
+    tensors: Mapping[str, Tensor], entry: Mapping[str, Any], index: int, num_fragments: int
+) -> Publication:
+    deltas = []
+    payloads = []
+    for k in range(num_fragments):
+        prefix = f"publication.{index}.{k}."
+        delta = tensors[prefix + "delta"]
+        deltas.append(delta)
+        payloads.append(
+            LowBit(tensors[prefix + "codes"], tensors[prefix + "scales"], delta.numel())
+        )
+    return Publication(
+        bytes.fromhex(entry["id"]), int(entry["round"]), tuple(deltas), tuple(payloads)
+    )

@@ -1,0 +1,205 @@
+"""The outer step: the one function that turns an outer state and an agreed set into the next.
+
+It reads nothing but its arguments and keeps the exactness law: element-wise IEEE arithmetic in
+a fixed order, so that every honest peer gets the same bits.
+
+Legend: N flattened parameters of a fragment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from neuroswarm.aggregation import exact
+from neuroswarm.aggregation.rule import aggregate
+from neuroswarm.aggregation.screening import screen
+from neuroswarm.aggregation.tolerance import Tolerance, choose_rule, max_byzantine
+from neuroswarm.codecs.lowbit import LowBit
+from neuroswarm.diloco import applied
+from neuroswarm.diloco.rules import Rules
+from neuroswarm.diloco.schedule import OuterHyperparameters, outer_hyperparameters
+from neuroswarm.diloco.state import FragmentState, OuterState, flush_small
+from neuroswarm.values import NodeId
+
+FALLBACK_GROWTH = 4.0
+"""In a fallback no contribution is longer than this many norms of the outer momentum."""
+
+WEIGHT_CAP = 4
+"""Tokens count up to this many times the set's lower median, since they are only claimed."""
+
+
+@dataclass(frozen=True, eq=False)
+class AgreedContribution:
+    """A contribution that the round agreed on; `payloads` has one for each fragment."""
+
+    node_id: NodeId
+    id: bytes
+    inner_steps: int
+    tokens: int
+    payloads: tuple[LowBit, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RoundOutcome:
+    """What a round made of its agreed set.
+
+    `used` and `rejected` hold contribution ids, `rejected` with the reason. `method` names the
+    rule that was really applied, with its f, for status pages.
+    """
+
+    state: OuterState
+    used: tuple[bytes, ...]
+    rejected: Mapping[bytes, str]
+    method: str
+    num_byzantine: int
+
+
+@torch.no_grad()
+def advance(state: OuterState, agreed: Sequence[AgreedContribution]) -> RoundOutcome:
+    """F: the outer state after a round that agreed on these contributions.
+
+    Screens the set, aggregates fragment by fragment, takes a Nesterov step, and enters the
+    whole set (rejected ones too: they count for f) into the table of applied contributions.
+    An empty set advances the round and changes nothing else.
+
+    Args:
+        state: The outer state that the contributions are based on; is not written.
+        agreed: At most one per node, in any order; not written.
+
+    Returns:
+        The new state, with new tensors, and what was done.
+
+    Raises:
+        ValueError: A node appears twice, or payloads do not fit the fragments (checked by
+            whoever received them, so a bug here).
+
+    Cost: with P contributions of N parameters O(P^2 N); memory 5 tensors of the largest
+        fragment beyond the result. 0.4M parameters and 8 peers: about 50 ms of one core.
+
+    Threads: any thread that does not train at the same time on the same tensors. It changes no
+        global setting of torch and depends on none: the caller need not set thread counts or
+        the denormal mode. The caller must not run it under autocast, a default device other
+        than the CPU, or a function mode that rewrites torch calls.
+    """
+    if not agreed:
+        return RoundOutcome(replace(state, round=state.round + 1), (), {}, "none", 0)
+    ordered = sorted(agreed, key=lambda contribution: contribution.node_id)
+    _check(state, ordered)
+    grams = [
+        exact.gram([contribution.payloads[k] for contribution in ordered])
+        for k in range(len(state.fragments))
+    ]
+    tolerance = _tolerance(state, ordered)
+    verdicts = screen(
+        exact.ordered_sum(grams),
+        magnitude_ratio=state.rules.magnitude_ratio_threshold,
+        cosine_threshold=state.rules.cosine_threshold,
+        max_rejected=tolerance.num_byzantine,
+    )
+    kept = [i for i, verdict in enumerate(verdicts) if verdict is None]
+    step = outer_hyperparameters(state.rules, len(ordered))
+    fragments = []
+    for k, fragment in enumerate(state.fragments):
+        delta = _aggregate_fragment(
+            state, k, [ordered[i] for i in kept], tolerance, grams[k][kept][:, kept]
+        )
+        fragments.append(outer_step(fragment, delta, step))
+    table = applied.add(state.applied, state.round, [(c.node_id, c.id) for c in ordered])
+    following = replace(state, round=state.round + 1, fragments=tuple(fragments), applied=table)
+    rejected = {c.id: str(v) for c, v in zip(ordered, verdicts, strict=True) if v is not None}
+    used = tuple(ordered[i].id for i in kept)
+    return RoundOutcome(following, used, rejected, str(tolerance), tolerance.num_byzantine)
+
+
+def outer_step(
+    fragment: FragmentState, delta_N: Tensor, step: OuterHyperparameters
+) -> FragmentState:
+    """One Nesterov step of a fragment along an aggregated pseudo-gradient.
+
+    m' = mu m + g; theta' = theta - lr (g + mu m'), each operation rounded by itself; magnitudes
+    below 2^-100 become 0, so that no result depends on the denormal mode.
+
+    Args:
+        fragment: Not written.
+        delta_N: g, float32, shape [N]; not written.
+        step: Learning rate and momentum, rounded to float32.
+
+    Source: Douillard et al. 2023, arXiv:2311.08105, algorithm 1 (outer Nesterov, as torch's
+        SGD has it). Differs: flush of small values.
+    """
+    momentum = torch.tensor(step.momentum, dtype=torch.float32)
+    lr = torch.tensor(step.lr, dtype=torch.float32)
+    following = flush_small((fragment.momentum * momentum).add_(delta_N))
+    moved = (following * momentum).add_(delta_N).mul_(lr)
+    params = flush_small(torch.sub(fragment.params, moved, out=moved))
+    return FragmentState(fragment.name, params, following)
+
+
+def token_weights(ordered: Sequence[AgreedContribution]) -> list[float]:
+    """Weight of each contribution in the mean: its tokens, capped; equal if nobody has any."""
+    tokens = [contribution.tokens for contribution in ordered]
+    cap = WEIGHT_CAP * max(sorted(tokens)[(len(tokens) - 1) // 2], 1)
+    weights = [float(min(count, cap)) for count in tokens]
+    return weights if sum(weights) > 0 else [1.0] * len(tokens)
+
+
+def _tolerance(state: OuterState, ordered: Sequence[AgreedContribution]) -> Tolerance:
+    known = applied.identities(state.applied, state.round)
+    known = known.union(contribution.node_id for contribution in ordered)
+    return choose_rule(len(ordered), len(known), state.rules)
+
+
+def _aggregate_fragment(
+    state: OuterState,
+    index: int,
+    kept: Sequence[AgreedContribution],
+    tolerance: Tolerance,
+    gram_PP: Tensor,
+) -> Tensor:
+    """The kept contributions' joint pseudo-gradient of one fragment. float32, shape [N].
+
+    f stays that of the whole set as far as the rule bears it with fewer rows: a rejected
+    contribution may have been an honest one.
+    """
+    rules: Rules = state.rules
+    norm_scaling, max_norm = rules.norm_scaling, None
+    if tolerance.is_fallback:
+        norm_scaling = "down" if rules.norm_scaling == "none" else rules.norm_scaling
+        length = exact.norm(state.fragments[index].momentum)
+        max_norm = FALLBACK_GROWTH * length if length > 0 else None
+    borne = max_byzantine(tolerance.method, len(kept))
+    return aggregate(
+        [contribution.payloads[index] for contribution in kept],
+        token_weights(kept),
+        method=tolerance.method,
+        num_byzantine=max(0, min(tolerance.num_byzantine, borne)),
+        norm_scaling=norm_scaling,
+        use_nnm=rules.use_nnm and not tolerance.is_fallback,
+        krum_neighbours=rules.krum_neighbours,
+        max_norm=max_norm,
+        gram_PP=gram_PP,
+    )
+
+
+def _check(state: OuterState, ordered: Sequence[AgreedContribution]) -> None:
+    if len({contribution.node_id for contribution in ordered}) != len(ordered):
+        raise ValueError("a node has two contributions in one agreed set")
+    for contribution in ordered:
+        if len(contribution.payloads) != len(state.fragments):
+            raise ValueError(
+                f"contribution of {contribution.node_id}: {len(contribution.payloads)} payloads "
+                f"(needs {len(state.fragments)})"
+            )
+        for fragment, payload in zip(state.fragments, contribution.payloads, strict=True):
+            if (payload.num_params, payload.block) != (
+                fragment.num_params,
+                state.rules.codec_block,
+            ):
+                raise ValueError(
+                    f"contribution of {contribution.node_id}: payload of {payload.num_params} "
+                    f"parameters for fragment {fragment.name} of {fragment.num_params}"
+                )
