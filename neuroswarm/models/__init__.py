@@ -1,0 +1,1 @@
+"""Models as ordered lists of fragments, and the built-in byte transformer."""

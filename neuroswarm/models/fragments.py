@@ -1,0 +1,201 @@
+"""A model as an ordered list of named fragments, each a flat float32 vector.
+
+Refuses to know what the vectors are used for: sent, averaged, hashed or written to disk.
+
+Shapes: N = parameters of one fragment, flattened in order of their names' first appearance.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+ROOT = "(root)"
+"""Name of the fragment that holds parameters of the model itself, outside any child."""
+
+_LISTS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+
+
+@runtime_checkable
+class HasDimensions(Protocol):
+    """A model that says which numbers shape it beyond what its parameters show."""
+
+    @property
+    def dimensions(self) -> Mapping[str, int | float | str]:
+        """Such as the number of heads; JSON scalars by name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A part of a model: its stable name and its trainable parameters in order."""
+
+    name: str
+    parameters: tuple[tuple[str, nn.Parameter], ...]
+    num_params: int
+
+
+class Fragments:
+    """The fragments of one model, in order.
+
+    A fragment is a child of the model; where a child is, or contains, a list of blocks
+    (`ModuleList`, `Sequential`, `ModuleDict`), each block is one. Parameters that hang directly
+    on an opened module form a fragment of their own. Only parameters with `requires_grad` count;
+    one that is used in two places belongs to the first. Buffers are not part of any fragment.
+
+    Args:
+        model: Any module with at least one trainable parameter; real floating dtypes only.
+
+    Raises:
+        ValueError: nothing is trainable, or a parameter is lazy, complex or integral.
+
+    Threads: reads and writes the live parameters, so only the thread that owns the model may
+    call `flatten`, `load` and `shift`; the tensors returned are copies and belong to the caller.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        seen: set[int] = set()
+        found = (_fragment(name, module, own, seen) for name, module, own in _parts(model))
+        self._fragments = tuple(fragment for fragment in found if fragment.parameters)
+        if not self._fragments:
+            raise ValueError("model without trainable parameters: nothing to train or exchange")
+        self.architecture = _architecture(model, self._fragments)
+
+    def __len__(self) -> int:
+        return len(self._fragments)
+
+    def __iter__(self) -> Iterator[Fragment]:
+        return iter(self._fragments)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names in order; unique."""
+        return tuple(fragment.name for fragment in self._fragments)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Parameters of each fragment, in order."""
+        return tuple(fragment.num_params for fragment in self._fragments)
+
+    @property
+    def parameters(self) -> tuple[tuple[str, nn.Parameter], ...]:
+        """All trainable parameters with their names, fragment by fragment, each once."""
+        return tuple(pair for fragment in self._fragments for pair in fragment.parameters)
+
+    @torch.no_grad()
+    def flatten(self, index: int) -> Tensor:
+        """Copy a fragment's parameters. Float32 [N], CPU, contiguous."""
+        fragment = self._fragments[index]
+        flat = torch.empty(fragment.num_params, dtype=torch.float32)
+        for parameter, part in _slices(fragment, flat):
+            part.copy_(parameter)
+        return flat
+
+    def flatten_all(self) -> tuple[Tensor, ...]:
+        """Copy every fragment; see `flatten`."""
+        return tuple(self.flatten(index) for index in range(len(self._fragments)))
+
+    @torch.no_grad()
+    def load(self, index: int, flat: Tensor) -> None:
+        """Set a fragment's parameters from float32 [N]; cast to their dtype and device.
+
+        Raises:
+            ValueError: `flat` has another shape.
+        """
+        fragment = self._fragments[index]
+        _check_shape(fragment, flat)
+        for parameter, part in _slices(fragment, flat):
+            parameter.copy_(part)
+
+    def load_all(self, flats: Sequence[Tensor]) -> None:
+        """Set every fragment; see `load`. All shapes are checked before anything is written."""
+        self._check_all(flats)
+        for index, flat in enumerate(flats):
+            self.load(index, flat)
+
+    @torch.no_grad()
+    def shift_all(self, deltas: Sequence[Tensor]) -> None:
+        """Add float32 [N] to every fragment, in place, rounded to the parameters' dtype."""
+        self._check_all(deltas)
+        for fragment, delta in zip(self._fragments, deltas, strict=True):
+            for parameter, part in _slices(fragment, delta):
+                parameter.add_(part.to(device=parameter.device))
+
+    def _check_all(self, flats: Sequence[Tensor]) -> None:
+        if len(flats) != len(self._fragments):
+            raise ValueError(f"fragments: {len(flats)} given (the model has {len(self)})")
+        for fragment, flat in zip(self._fragments, flats, strict=True):
+            _check_shape(fragment, flat)
+
+
+def _parts(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module, bool]]:
+    """Yield (name, module, only its direct parameters) for every fragment to be."""
+    yield prefix or ROOT, model, True
+    for name, child in model.named_children():
+        path = f"{prefix}.{name}" if prefix else name
+        is_block = isinstance(model, _LISTS) and not isinstance(child, _LISTS)
+        if not is_block and any(isinstance(module, _LISTS) for module in child.modules()):
+            yield from _parts(child, path)
+        else:
+            yield path, child, False
+
+
+def _fragment(name: str, module: nn.Module, own: bool, seen: set[int]) -> Fragment:
+    parameters: list[tuple[str, nn.Parameter]] = []
+    prefix = "" if name == ROOT and own else name + "."
+    for local, parameter in module.named_parameters(recurse=not own):
+        if not parameter.requires_grad or id(parameter) in seen:
+            continue
+        _check_dtype(prefix + local, parameter)
+        seen.add(id(parameter))
+        parameters.append((prefix + local, parameter))
+    return Fragment(name, tuple(parameters), sum(p.numel() for _, p in parameters))
+
+
+def _check_dtype(name: str, parameter: nn.Parameter) -> None:
+    if is_lazy(parameter):
+        raise ValueError(f"lazy parameter: {name} (call the model once before handing it over)")
+    if not parameter.dtype.is_floating_point:
+        raise ValueError(f"parameter of dtype {parameter.dtype}: {name} (needs a floating dtype)")
+
+
+def _slices(fragment: Fragment, flat: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    start = 0
+    for _, parameter in fragment.parameters:
+        end = start + parameter.numel()
+        yield parameter, flat[start:end].view(parameter.shape)
+        start = end
+
+
+def _check_shape(fragment: Fragment, flat: Tensor) -> None:
+    if flat.shape != (fragment.num_params,):
+        raise ValueError(
+            f"fragment {fragment.name}: shape {tuple(flat.shape)} (needs ({fragment.num_params},))"
+        )
+
+
+def _architecture(model: nn.Module, fragments: Sequence[Fragment]) -> bytes:
+    """SHA-256 over dimensions, fragments, and every parameter's name and shape; 32 bytes."""
+    dimensions = dict(model.dimensions) if isinstance(model, HasDimensions) else {}
+    trained = [
+        [fragment.name, [[name, list(p.shape)] for name, p in fragment.parameters]]
+        for fragment in fragments
+    ]
+    frozen = [
+        [name, list(p.shape)]
+        for name, p in model.named_parameters()
+        if not p.requires_grad and not is_lazy(p)
+    ]
+    text = json.dumps(
+        {"dimensions": dimensions, "fragments": trained, "frozen": frozen},
+        sort_keys=True,
+        separators=(",", ":"),
+    )
+    return hashlib.sha256(b"neuroswarm v1 architecture\0" + text.encode()).digest()
