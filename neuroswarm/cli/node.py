@@ -1,0 +1,147 @@
+"""`neuroswarm node`: join a swarm, or start one, and train."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from neuroswarm.cli import node_options as options
+from neuroswarm.cli.logs import configure_logging
+from neuroswarm.cli.options import (
+    LogFormatOption,
+    LogLevelOption,
+    TokenFileOption,
+    TokenOption,
+)
+from neuroswarm.cli.ports import PortPlan, PortProbe, PortWishes, plan_ports
+from neuroswarm.cli.signals import run_service, until_signalled
+from neuroswarm.cli.swarm_token import find_token, load_token
+
+if TYPE_CHECKING:
+    from neuroswarm.cli.settings import Layer, Settings
+    from neuroswarm.config import SwarmNodeConfig
+    from neuroswarm.node.node import SwarmNode
+
+logger = logging.getLogger(__name__)
+
+
+def node(
+    context: typer.Context,
+    *,
+    tracker: options.Tracker = None,
+    port: options.Port = None,
+    grpc_port: options.GrpcPort = None,
+    heartbeat_port: options.HeartbeatPort = None,
+    host: options.Host = None,
+    announce: options.Announce = None,
+    http_open: options.HttpOpen = False,
+    token: TokenOption = None,
+    token_file: TokenFileOption = None,
+    name: options.Name = None,
+    data: options.Data = None,
+    no_training: options.NoTraining = False,
+    state_dir: options.StateDir = None,
+    fresh: options.Fresh = False,
+    rounds: options.Rounds = None,
+    minutes: options.Minutes = None,
+    tokens: options.Tokens = None,
+    until_loss: options.UntilLoss = None,
+    config: options.ConfigFile = None,
+    assignments: options.Assignments = None,
+    log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "plain",
+) -> None:
+    """Join a swarm, or start one, and train.
+
+    Without --tracker the node starts a swarm of its own, which others join by naming it.
+    Settings come from flags, then NEUROSWARM_SECTION_KEY variables, then the TOML file.
+
+    Examples:
+      neuroswarm node
+
+      neuroswarm node --tracker http://10.0.0.5:7101 --token-file token --data texts/
+
+      neuroswarm node --rounds 20 --set diloco.inner_steps=100 --set training.dim=256
+    """
+    configure_logging(log_level, log_format)
+    settings = gather(context.params, os.environ)
+    text = find_token(token, token_file, os.environ, settings.network.token_file)
+    load_token(text)
+    run_service(lambda: _create(text, settings), _work)
+
+
+def gather(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> SwarmNodeConfig:
+    """The node's settings, with ports that are free now.
+
+    Args:
+        parameters: Values of the command's flags by name; None or False if not given.
+        environment: Process environment.
+
+    Raises:
+        ConfigError: a setting is unknown or not legal, or a port that was asked for is taken.
+    """
+    from neuroswarm.cli import settings as merging
+
+    named = parameters.get("config") or environment.get("NEUROSWARM_CONFIG")
+    layers = [
+        merging.from_file(Path(named)) if named else merging.Layer(),
+        merging.from_environment(environment),
+        merging.from_flags({n: parameters.get(n) for n in merging.SHORT_NAMES}),
+        merging.from_assignments(parameters.get("assignments") or []),
+    ]
+    if parameters.get("no_training"):
+        layers.append(merging.from_values({"run.training": False}, "--no-training"))
+    merged = merging.resolve(layers)
+    plan = _plan(merged)
+    for remark in plan.remarks:
+        logger.warning("%s", remark)
+    return merging.resolve([*layers, _port_layer(plan)]).config
+
+
+def _plan(merged: Settings) -> PortPlan:
+    wishes = PortWishes(
+        merged.asked("network.port"),
+        merged.asked("network.grpc_port"),
+        merged.asked("heartbeat.port"),
+    )
+    return plan_ports(wishes, PortProbe(merged.config.network.host).is_free)
+
+
+def _port_layer(plan: PortPlan) -> Layer:
+    from neuroswarm.cli.settings import from_values
+
+    ports = {
+        "network.port": plan.http,
+        "network.grpc_port": plan.grpc,
+        "heartbeat.port": plan.heartbeat,
+    }
+    return from_values(ports, "the port plan")
+
+
+def _create(token: str | None, config: SwarmNodeConfig) -> SwarmNode:
+    from neuroswarm.node.factory import create_swarm_node
+
+    return create_swarm_node(
+        node_token=token,
+        port=config.network.port,
+        tracker_url=None,
+        config=config,
+        available_memory_mb=config.resources.available_memory_mb,
+        enable_training=config.run.training,
+        max_storage_mb=config.resources.max_storage_mb,
+        max_cpu_threads=config.resources.max_cpu_threads,
+        device=config.resources.device,
+    )
+
+
+async def _work(running: SwarmNode) -> None:
+    """Train until the run's limits; a node that does not train serves until signalled."""
+    if running.config.run.training:
+        await running.run()
+    else:
+        await until_signalled(running)

@@ -1,0 +1,97 @@
+"""The flags of `neuroswarm node`; each is a setting of `config` with a shorter name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+NETWORK = "Network"
+TRAINING = "Training"
+END = "When to end (default: never)"
+SETTINGS = "Settings"
+
+
+def _option(text: str, panel: str, *names: str, variable: str = "") -> Any:
+    """One flag, with its variable at the end of its help."""
+    shown = f"{text} (env NEUROSWARM_{variable})" if variable else text
+    return typer.Option(*names, help=shown, rich_help_panel=panel, show_default=False)
+
+
+Tracker = Annotated[
+    list[str] | None,
+    _option(
+        "Address of any node or tracker, like http://10.0.0.5:7101; may be given again.",
+        NETWORK,
+        variable="TRACKER",
+    ),
+]
+Port = Annotated[
+    int | None,
+    _option("HTTP port. Default: 7101, or the next free one.", NETWORK, variable="PORT"),
+]
+GrpcPort = Annotated[
+    int | None,
+    _option("gRPC port. Default: the HTTP port + 1000.", NETWORK, variable="GRPC_PORT"),
+]
+HeartbeatPort = Annotated[
+    int | None,
+    _option("UDP port. Default: 9999, or the next free one.", NETWORK, variable="HEARTBEAT_PORT"),
+]
+Host = Annotated[
+    str | None,
+    _option("Address to listen on. Default: all of them (0.0.0.0).", NETWORK, variable="HOST"),
+]
+Announce = Annotated[
+    str | None,
+    _option("Host that peers are told. Default: what they see.", NETWORK, variable="ANNOUNCE"),
+]
+HttpOpen = Annotated[
+    bool,
+    _option("Answer status to other machines too.", NETWORK, "--http-open", variable="HTTP_OPEN"),
+]
+Name = Annotated[
+    str | None,
+    _option("Name of the swarm. Default: default.", TRAINING, variable="NAME"),
+]
+Data = Annotated[
+    Path | None,
+    _option(
+        "Text file or folder to train on. Default: this Python's library source.",
+        TRAINING,
+        variable="DATA",
+    ),
+]
+NoTraining = Annotated[
+    bool,
+    _option(
+        "Serve peers, train nothing.",
+        TRAINING,
+        "--no-training",
+        variable="RUN_TRAINING=false",
+    ),
+]
+StateDir = Annotated[
+    Path | None,
+    _option("Folder for key and checkpoints.", TRAINING, variable="STATE_DIR"),
+]
+Fresh = Annotated[
+    bool,
+    _option("Start anew; checkpoints are put aside.", TRAINING, "--fresh", variable="FRESH"),
+]
+Rounds = Annotated[int | None, _option("After so many rounds.", END, variable="ROUNDS")]
+Minutes = Annotated[float | None, _option("After so many minutes.", END, variable="MINUTES")]
+Tokens = Annotated[int | None, _option("After training on so many tokens.", END, variable="TOKENS")]
+UntilLoss = Annotated[
+    float | None,
+    _option("Once the held-out loss is at most this.", END, variable="UNTIL_LOSS"),
+]
+ConfigFile = Annotated[
+    Path | None,
+    _option("TOML file with settings.", SETTINGS, variable="CONFIG"),
+]
+Assignments = Annotated[
+    list[str] | None,
+    _option("Any setting, as section.key=value; may be given again.", SETTINGS, "--set"),
+]

@@ -1,0 +1,154 @@
+"""Which ports a node takes: what was asked for, or the next free one after a default.
+
+The decision is pure; `PortProbe` asks the machine.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from neuroswarm.errors import ConfigError
+
+DEFAULT_TRACKER_PORT = 7100
+DEFAULT_HTTP_PORT = 7101
+DEFAULT_HEARTBEAT_PORT = 9999
+GRPC_PORT_OFFSET = 1000
+MAX_PORT = 65535
+MAX_TRIES = 200
+"""Ports tried after a default one that is taken."""
+
+Transport = Literal["tcp", "udp"]
+IsFree = Callable[[Transport, int], bool]
+
+
+@dataclass(frozen=True)
+class PortWishes:
+    """Ports that were asked for; None where the default is welcome, 0 for any free one."""
+
+    http: int | None = None
+    grpc: int | None = None
+    heartbeat: int | None = None
+
+
+@dataclass(frozen=True)
+class PortPlan:
+    """Ports to bind (0: any free one), and what to tell the user of defaults not kept."""
+
+    http: int
+    grpc: int
+    heartbeat: int
+    remarks: tuple[str, ...] = ()
+
+
+def plan_ports(wishes: PortWishes, is_free: IsFree) -> PortPlan:
+    """Choose the ports of a node.
+
+    HTTP and gRPC move together, so that gRPC stays 1000 above HTTP where both are defaults.
+
+    Raises:
+        ConfigError: a port that was asked for is taken, or no default is free.
+    """
+    require_free("HTTP", "--port", "tcp", wishes.http, is_free)
+    require_free("gRPC", "--grpc-port", "tcp", wishes.grpc, is_free)
+    require_free("heartbeats", "--heartbeat-port", "udp", wishes.heartbeat, is_free)
+    if wishes.http and wishes.http == wishes.grpc:
+        raise ConfigError(f"port {wishes.http} is asked for twice: for HTTP and for gRPC")
+    http, grpc = _plan_tcp(wishes, is_free)
+    heartbeat = wishes.heartbeat
+    if heartbeat is None:
+        heartbeat = next_free("heartbeat", "udp", DEFAULT_HEARTBEAT_PORT, is_free)
+    remarks = [
+        moved("HTTP", DEFAULT_HTTP_PORT, http, asked=wishes.http is not None),
+        moved("gRPC", http + GRPC_PORT_OFFSET, grpc, asked=wishes.grpc is not None or not http),
+        moved("heartbeat", DEFAULT_HEARTBEAT_PORT, heartbeat, asked=wishes.heartbeat is not None),
+    ]
+    return PortPlan(http, grpc, heartbeat, tuple(remark for remark in remarks if remark))
+
+
+def require_free(
+    what: str, flag: str, transport: Transport, port: int | None, is_free: IsFree
+) -> None:
+    """ConfigError if this port was asked for and is taken."""
+    if port and not is_free(transport, port):
+        raise ConfigError(
+            f"port {port} for {what} is in use (stop what uses it, or choose another with {flag})"
+        )
+
+
+def next_free(what: str, transport: Transport, first: int, is_free: IsFree) -> int:
+    """The first free port from `first` on; ConfigError if none of the next ones is."""
+    for port in _upwards(first):
+        if is_free(transport, port):
+            return port
+    raise ConfigError(f"no free {what} port from {first} to {first + MAX_TRIES - 1}")
+
+
+def moved(what: str, default: int, port: int, *, asked: bool) -> str:
+    """What to tell of a default port that was taken; empty if it was not."""
+    if asked or port == default:
+        return ""
+    return f"{what} port {default} is in use, taking {port}"
+
+
+def _plan_tcp(wishes: PortWishes, is_free: IsFree) -> tuple[int, int]:
+    if wishes.http is not None:
+        http = wishes.http
+        if wishes.grpc is not None:
+            return http, wishes.grpc
+        return http, _derived_grpc(http, is_free)
+    for http in _upwards(DEFAULT_HTTP_PORT):
+        grpc = http + GRPC_PORT_OFFSET if wishes.grpc is None else wishes.grpc
+        if http != grpc and is_free("tcp", http) and (wishes.grpc == grpc or is_free("tcp", grpc)):
+            return http, grpc
+    raise ConfigError(
+        f"no free HTTP port from {DEFAULT_HTTP_PORT} to {DEFAULT_HTTP_PORT + MAX_TRIES - 1}"
+    )
+
+
+def _derived_grpc(http: int, is_free: IsFree) -> int:
+    if not http:
+        return 0
+    if http + GRPC_PORT_OFFSET > MAX_PORT:
+        raise ConfigError(
+            f"port {http} leaves no gRPC port {http + GRPC_PORT_OFFSET} "
+            f"(at most {MAX_PORT - GRPC_PORT_OFFSET}, or set --grpc-port)"
+        )
+    return next_free("gRPC", "tcp", http + GRPC_PORT_OFFSET, is_free)
+
+
+def _upwards(first: int) -> Iterator[int]:
+    return itertools.takewhile(lambda p: p <= MAX_PORT, range(first, first + MAX_TRIES))
+
+
+class PortProbe:
+    """Finds out whether a port is free on one host by binding it for a moment."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    def is_free(self, transport: Transport, port: int) -> bool:
+        """Whether the port can be bound now.
+
+        Raises:
+            ConfigError: the host is not an address of this machine, or the port is forbidden.
+        """
+        kind = socket.SOCK_STREAM if transport == "tcp" else socket.SOCK_DGRAM
+        try:
+            family, kind, number, _, address = socket.getaddrinfo(
+                self._host, port, type=kind, flags=socket.AI_PASSIVE
+            )[0]
+            with socket.socket(family, kind, number) as probe:
+                if transport == "tcp":  # a connection that lingers does not count
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            reason = error.strerror or str(error)
+            raise ConfigError(f"cannot listen on {self._host}:{port}: {reason.lower()}") from error
+        return True

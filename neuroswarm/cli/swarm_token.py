@@ -1,0 +1,84 @@
+"""Where the swarm token comes from: flags, then environment, then the configuration.
+
+Refuses to print it, but for `neuroswarm token show`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from neuroswarm.errors import AdmissionError
+
+if TYPE_CHECKING:
+    from neuroswarm.identity.token import SwarmToken
+
+logger = logging.getLogger(__name__)
+
+TOKEN_VARIABLE = "NEUROSWARM_TOKEN"
+TOKEN_FILE_VARIABLE = "NEUROSWARM_TOKEN_FILE"
+MAX_TOKEN_FILE_BYTES = 4096
+
+
+def find_token(
+    token: str | None,
+    token_file: Path | None,
+    environment: Mapping[str, str],
+    configured_file: Path | None = None,
+) -> str | None:
+    """The token's text, or None if nobody gave one.
+
+    Args:
+        token: Value of `--token`.
+        token_file: Value of `--token-file`.
+        environment: Looked at for `NEUROSWARM_TOKEN` and `NEUROSWARM_TOKEN_FILE`.
+        configured_file: The setting `network.token_file`.
+
+    Raises:
+        AdmissionError: two places of the same rank say one, or the file cannot be read.
+    """
+    ranks: tuple[tuple[str | None, str | Path | None, str], ...] = (
+        (token, token_file, "--token and --token-file"),
+        (
+            environment.get(TOKEN_VARIABLE),
+            environment.get(TOKEN_FILE_VARIABLE),
+            f"{TOKEN_VARIABLE} and {TOKEN_FILE_VARIABLE}",
+        ),
+        (None, configured_file, ""),
+    )
+    for text, file, names in ranks:
+        if text and file:
+            raise AdmissionError(f"{names} exclude each other: give one")
+        if text:
+            return text
+        if file:
+            return read_token_file(Path(file))
+    return None
+
+
+def read_token_file(path: Path) -> str:
+    """The first line of a token file; AdmissionError if there is none."""
+    try:
+        with path.expanduser().open("rb") as file:
+            data = file.read(MAX_TOKEN_FILE_BYTES)
+    except OSError as error:
+        raise AdmissionError(f"cannot read the token file {path}: {error.strerror}") from error
+    lines = data.decode("ascii", errors="replace").split()
+    if not lines:
+        raise AdmissionError(f"the token file {path} is empty")
+    return lines[0]
+
+
+def load_token(text: str | None) -> SwarmToken:
+    """The token of this text; without one the open swarm's, which is said loudly."""
+    from neuroswarm.identity.token import SwarmToken
+
+    if text is None:
+        logger.warning(
+            "no swarm token: this swarm is OPEN to everybody who can reach its ports "
+            "(make one with `neuroswarm token new`)"
+        )
+        return SwarmToken.OPEN
+    return SwarmToken.parse(text)

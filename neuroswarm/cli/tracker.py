@@ -1,0 +1,129 @@
+"""`neuroswarm tracker`: tell nodes of one another, without training."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from neuroswarm.cli.logs import configure_logging
+from neuroswarm.cli.options import (
+    LogFormatOption,
+    LogLevelOption,
+    TokenFileOption,
+    TokenOption,
+)
+from neuroswarm.cli.ports import (
+    DEFAULT_TRACKER_PORT,
+    PortProbe,
+    moved,
+    next_free,
+    require_free,
+)
+from neuroswarm.cli.signals import run_service, until_signalled
+from neuroswarm.cli.swarm_token import find_token, load_token
+from neuroswarm.values import Endpoint
+
+if TYPE_CHECKING:
+    from neuroswarm.identity.token import SwarmToken
+    from neuroswarm.web.server import WebServer
+
+logger = logging.getLogger(__name__)
+
+
+def tracker(
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help="HTTP port. Default: 7100, or the next free one.",
+            envvar="NEUROSWARM_PORT",
+            show_default=False,
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on.", envvar="NEUROSWARM_HOST")
+    ] = "0.0.0.0",
+    http_open: Annotated[
+        bool, typer.Option("--http-open", help="Answer status to other machines too.")
+    ] = False,
+    token: TokenOption = None,
+    token_file: TokenFileOption = None,
+    log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "plain",
+) -> None:
+    """Tell nodes of one another, without training; every node does that too.
+
+    Nodes that know each other need no tracker any more: it may stop.
+    """
+    configure_logging(log_level, log_format)
+    swarm_token = load_token(find_token(token, token_file, os.environ))
+    listen = Endpoint(host, choose_port(host, port))
+    run_service(lambda: make_tracker(listen, swarm_token, is_open=http_open), _serve)
+
+
+def choose_port(host: str, asked: int | None) -> int:
+    """The port asked for, or 7100 or the next free one; says so if it is not 7100.
+
+    Raises:
+        ConfigError: the port asked for is taken, or no other is free.
+    """
+    probe = PortProbe(host)
+    if asked is not None:
+        require_free("HTTP", "--port", "tcp", asked, probe.is_free)
+        return asked
+    port = next_free("HTTP", "tcp", DEFAULT_TRACKER_PORT, probe.is_free)
+    if remark := moved("HTTP", DEFAULT_TRACKER_PORT, port, asked=False):
+        logger.warning("%s", remark)
+    return port
+
+
+def make_tracker(listen: Endpoint, token: SwarmToken, *, is_open: bool) -> WebServer:
+    """A web server that answers tracker requests and shows whom it knows; not started."""
+    from prometheus_client import CollectorRegistry
+
+    from neuroswarm.clock import SystemClock
+    from neuroswarm.discovery.tracker_client import REFRESH_S
+    from neuroswarm.discovery.tracker_server import TrackerDirectory
+    from neuroswarm.identity.node_key import NodeKey
+    from neuroswarm.identity.sealing import Sealer
+    from neuroswarm.membership.peer_table import PeerTable
+    from neuroswarm.web.server import Pages, WebServer
+
+    clock = SystemClock()
+    peers = PeerTable(NodeKey.generate().node_id, REFRESH_S)
+    directory = TrackerDirectory(peers, sealer=Sealer(token.datagram_key), clock=clock)
+
+    def describe_peers() -> list[dict[str, object]]:
+        now = clock.monotonic()
+        return [
+            {
+                "node_id": peer.node_id.hex(),
+                "host": peer.host,
+                "http_port": peer.heartbeat.http_port,
+                "round": peer.heartbeat.round,
+                "is_training": peer.heartbeat.is_training,
+                "silent_s": now - peer.last_seen_s,
+            }
+            for peer in peers.alive(now)
+        ]
+
+    def describe() -> dict[str, object]:
+        return {
+            "role": "tracker",
+            "token_fingerprint": token.fingerprint,
+            "requests_answered": directory.num_answered,
+            "requests_refused": directory.num_refused,
+            "peers": describe_peers(),
+        }
+
+    pages = Pages(status=describe, peers=describe_peers, registry=CollectorRegistry())
+    return WebServer(listen, pages, tracker=directory.handle, is_open=is_open)
+
+
+async def _serve(server: WebServer) -> None:
+    logger.info("tracker listens on %s", server.endpoint)
+    await until_signalled(server)
