@@ -107,13 +107,14 @@ class UdpTransport(Service):
         loop = asyncio.get_running_loop()
         self._bug = loop.create_future()
         try:
-            self._socket, _ = await loop.create_datagram_endpoint(
-                lambda: _Protocol(self), local_addr=self._listen
+            self._socket, protocol = await loop.create_datagram_endpoint(
+                lambda: _Protocol(self, loop.create_future()), local_addr=self._listen
             )
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on udp {self._listen}: {error.strerror} (choose another)"
             ) from error
+        stack.push_async_callback(_wait, protocol.closed)
         stack.callback(self._socket.close)
         self._endpoint = Endpoint(self._listen.host, self._socket.get_extra_info("sockname")[1])
 
@@ -201,8 +202,12 @@ class UdpTransport(Service):
 class _Protocol(asyncio.DatagramProtocol):
     """What asyncio calls; lost and refused datagrams are nobody's concern."""
 
-    def __init__(self, owner: UdpTransport) -> None:
+    def __init__(self, owner: UdpTransport, closed: asyncio.Future[None]) -> None:
         self._owner = owner
+        self.closed = closed
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set_result(None)
 
     def datagram_received(self, data: bytes, addr: tuple[Any, ...]) -> None:
         self._owner._receive(data, Endpoint(addr[0], addr[1]))
@@ -215,3 +220,7 @@ class _Protocol(asyncio.DatagramProtocol):
 
     def error_received(self, exc: Exception) -> None:
         logger.debug("datagram not sent: %s", exc)
+
+
+async def _wait(future: asyncio.Future[None]) -> None:
+    await future
