@@ -1,0 +1,1 @@
+"""Heartbeats over sealed datagrams: telling others that this node lives, hearing that they do."""

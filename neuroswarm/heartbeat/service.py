@@ -1,0 +1,216 @@
+"""Tells all known peers every few seconds that this node lives, and hears that they do.
+
+Refuses to know what is in a record, and what follows from a peer's silence.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from neuroswarm.clock import Clock
+from neuroswarm.config import HeartbeatConfig
+from neuroswarm.errors import BadSignature, MessageTooLarge, PeerError
+from neuroswarm.heartbeat.datagram import decode_datagram, encode_datagram
+from neuroswarm.heartbeat.remembered import Remembered
+from neuroswarm.membership.own_record import OwnRecord
+from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.membership.received import read_record
+from neuroswarm.service import Service
+from neuroswarm.transport import Datagrams
+from neuroswarm.v1 import envelope_pb2
+from neuroswarm.values import Endpoint, NodeId
+from neuroswarm.wire import limits
+from neuroswarm.wire.signed import PUBLIC_KEY_BYTES, Signed
+
+logger = logging.getLogger(__name__)
+
+MAX_REMEMBERED = 256
+"""Endpoints of forgotten peers that are tried now and then, so that a partition heals."""
+
+REMEMBERED_PER_INTERVAL = 3
+_JITTER = 0.1
+_REASONS: Mapping[type[PeerError], str] = {
+    BadSignature: "bad_signature",
+    MessageTooLarge: "too_large",
+}
+
+
+class HeartbeatService(Service):
+    """Sends this node's record to all peers and hints, with up to 3 others in turn.
+
+    A record from a peer that was not known is answered at once, so that two nodes know each
+    other after one round trip. The transport must be running while this service runs.
+    """
+
+    name = "heartbeat"
+
+    def __init__(
+        self,
+        config: HeartbeatConfig,
+        *,
+        datagrams: Datagrams,
+        record: OwnRecord,
+        peers: PeerTable,
+        clock: Clock,
+        hints: Sequence[Endpoint] = (),
+    ) -> None:
+        """Wire it up; before the transport starts.
+
+        Args:
+            config: The interval.
+            datagrams: Carries sealed datagrams; this service takes all that arrive.
+            record: Makes this node's signed heartbeats.
+            peers: Who is known; fed from here.
+            clock: Tells the time and waits.
+            hints: Heartbeat endpoints to tell, whether known as peers or not.
+        """
+        super().__init__()
+        self._interval_s = config.interval_s
+        self._datagrams = datagrams
+        self._record = record
+        self._peers = peers
+        self._clock = clock
+        self._hints = tuple(hints)
+        self._remembered = Remembered(MAX_REMEMBERED)
+        self._turn = 0
+        self._is_open = False
+        self._random = random.Random(record.node_id)
+        self._is_copy_reported = False
+        self._dropped: Counter[str] = Counter()
+        self.num_sent = 0
+        self.num_received = 0
+        datagrams.on_datagram(self._take)
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Received records that were of no use, by reason.
+
+        Reasons: `malformed`, `too_large`, `bad_signature`, `banned`, `not_newer`, `no_room`, `own`.
+        """
+        return dict(self._dropped)
+
+    def announce_now(self) -> None:
+        """Tell everyone at once, besides the regular heartbeats."""
+        if self._is_open:
+            self._announce(is_leaving=False)
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self._is_open = True
+        stack.callback(self._leave)
+
+    def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return (self._beat(),)
+
+    async def _beat(self) -> None:
+        while True:
+            self._announce(is_leaving=False)
+            await self._clock.sleep(
+                self._interval_s * self._random.uniform(1 - _JITTER, 1 + _JITTER)
+            )
+            self._expire()
+
+    def _leave(self) -> None:
+        self._announce(is_leaving=True)
+        self._is_open = False
+
+    def _announce(self, *, is_leaving: bool) -> None:
+        own = self._record.make(self._clock.wall(), is_leaving=is_leaving)
+        alive = self._peers.alive(self._clock.monotonic())
+        for endpoint, node_id in self._receivers():
+            self._send(endpoint, own, self._in_turn(alive, node_id))
+
+    def _receivers(self) -> Iterator[tuple[Endpoint, NodeId | None]]:
+        """Every endpoint to tell, once, with the peer that is there if it is known."""
+        known = {
+            peer.heartbeat_endpoint: peer.node_id
+            for peer in self._peers.all(self._clock.monotonic())
+            if not peer.heartbeat.is_leaving
+        }
+        yield from known.items()
+        forgotten = self._remembered.take_turn(REMEMBERED_PER_INTERVAL)
+        others = dict.fromkeys((*self._hints, *forgotten))
+        yield from ((endpoint, None) for endpoint in others if endpoint not in known)
+
+    def _in_turn(self, alive: Sequence[Peer], receiver: NodeId | None) -> list[Signed]:
+        """The next few live peers' records, but the receiver's own."""
+        others = [peer.signed for peer in alive if peer.node_id != receiver]
+        count = min(limits.MAX_HEARD, len(others))
+        start = self._turn
+        self._turn += count
+        return [others[(start + i) % len(others)] for i in range(count)]
+
+    def _send(self, to: Endpoint, own: Signed, heard: Sequence[Signed]) -> None:
+        if to.port == 0:
+            return  # a bare tracker takes no heartbeats
+        self.num_sent += 1
+        self._datagrams.send(to, encode_datagram(own, heard))
+
+    def _take(self, data: bytes, source: Endpoint) -> None:
+        if not self._is_open:
+            return
+        self.num_received += 1
+        new: list[Peer | None] = []
+        try:
+            own, heard = decode_datagram(data)
+            new.append(self._take_record(own, source.host))
+        except PeerError as error:
+            self._drop(error)
+            return
+        for message in heard:
+            try:
+                new.append(None if self._is_held(message) else self._take_record(message, None))
+            except PeerError as error:
+                self._drop(error)
+        self._answer(peer for peer in new if peer is not None)
+
+    def _take_record(self, message: envelope_pb2.Signed, host_seen: str | None) -> Peer | None:
+        """Feed one record to the table; its signer if it was not known.
+
+        Raises:
+            PeerError: the record is not authentic, or malformed.
+        """
+        now = self._clock.monotonic()
+        signed, heartbeat = read_record(message)
+        is_known = self._peers.get(signed.signer) is not None
+        if not self._peers.observe(signed, heartbeat, now, host_seen=host_seen):
+            self._dropped[self._why_not(signed, heartbeat.sequence, now)] += 1
+            return None
+        self._remembered.discard(signed.signer)
+        return None if is_known or heartbeat.is_leaving else self._peers.get(signed.signer)
+
+    def _answer(self, newcomers: Iterable[Peer]) -> None:
+        for peer in newcomers:
+            own = self._record.make(self._clock.wall())
+            alive = self._peers.alive(self._clock.monotonic())
+            self._send(peer.heartbeat_endpoint, own, self._in_turn(alive, peer.node_id))
+
+    def _is_held(self, message: envelope_pb2.Signed) -> bool:
+        """Whether exactly this record is in the table, so that it need not be verified again."""
+        if len(message.public_key) != PUBLIC_KEY_BYTES:
+            return False
+        peer = self._peers.get(NodeId.of_key(message.public_key))
+        return peer is not None and peer.signed.signature == message.signature
+
+    def _why_not(self, signed: Signed, sequence: int, now: float) -> str:
+        if signed.signer == self._peers.me:
+            if sequence > self._record.sequence and not self._is_copy_reported:
+                self._is_copy_reported = True
+                logger.warning("another node runs with the key of this one: %s", signed.signer)
+            return "own"
+        if self._peers.is_banned(signed.signer, now):
+            return "banned"
+        return "not_newer" if self._peers.get(signed.signer) is not None else "no_room"
+
+    def _expire(self) -> None:
+        for peer in self._peers.expire(self._clock.monotonic()):
+            if not peer.heartbeat.is_leaving:
+                self._remembered.add(peer.node_id, peer.heartbeat_endpoint)
+
+    def _drop(self, error: PeerError) -> None:
+        self._dropped[_REASONS.get(type(error), "malformed")] += 1
+        logger.debug("heartbeat dropped: %s", error)
