@@ -39,13 +39,15 @@ class Hint:
         try:
             parts = urlsplit(url)
             port = parts.port if parts.port is not None else DEFAULT_PORT
+            host = parts.hostname or ""
+            host.encode("idna")
         except ValueError as error:
             raise ConfigError(f"{complaint}: {error}") from error
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        if parts.scheme not in ("http", "https") or not host or set(host) & set(" %") or not port:
             raise ConfigError(complaint)
         if parts.path not in ("", "/", TRACKER_PATH) or parts.query or parts.username is not None:
             raise ConfigError(f"{complaint}: nothing may follow the port")
-        return cls(Endpoint(parts.hostname, port), parts.scheme)
+        return cls(Endpoint(host, port), parts.scheme)
 
     @property
     def host(self) -> str:

@@ -36,7 +36,7 @@ TrackerHandler = Callable[[bytes, str], bytes]
 """Answers a sealed tracker request: (body, address of the asker) -> sealed reply."""
 
 MAX_IN_FLIGHT = 64
-"""Requests served at once; more get 503."""
+"""Tracker requests whose bodies may be on their way at once; more get 503."""
 
 BODY_TIMEOUT_S = 10.0
 _SHUTDOWN_S = 1.0
@@ -107,7 +107,7 @@ class WebServer(Service):
     async def _open(self, stack: AsyncExitStack) -> None:
         self._dashboard_html = await asyncio.to_thread(_read_dashboard)
         app = web.Application(
-            client_max_size=limits.MAX_TRACKER_BODY_BYTES, middlewares=[self._guard]
+            client_max_size=limits.MAX_TRACKER_BODY_BYTES, middlewares=[self._add_headers]
         )
         app.add_routes([web.get("/livez", self._live), web.get("/readyz", self._ready)])
         if self._tracker is not None:
@@ -130,14 +130,8 @@ class WebServer(Service):
         self._endpoint = Endpoint(self._listen.host, int(runner.addresses[0][1]))
 
     @web.middleware
-    async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        if self._num_in_flight >= MAX_IN_FLIGHT:
-            return web.Response(status=503, text="busy\n")
-        self._num_in_flight += 1
-        try:
-            response = await handler(request)
-        finally:
-            self._num_in_flight -= 1
+    async def _add_headers(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        response = await handler(request)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Cache-Control"] = "no-store"
         return response
@@ -179,11 +173,16 @@ class WebServer(Service):
 
     async def _track(self, request: web.Request) -> web.StreamResponse:
         assert self._tracker is not None, "the route exists only with a tracker"
+        if self._num_in_flight >= MAX_IN_FLIGHT:
+            return web.Response(status=503, text="busy\n")
+        self._num_in_flight += 1
         try:
             async with asyncio.timeout(BODY_TIMEOUT_S):
                 body = await request.read()
         except TimeoutError:
             return web.Response(status=408, text="the body did not arrive in time\n")
+        finally:
+            self._num_in_flight -= 1
         try:
             reply = self._tracker(body, _caller(request))
         except PeerError as error:

@@ -163,7 +163,18 @@ def test_a_hint_is_read_with_or_without_scheme_and_port(text, url):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "http://", "ftp://a:1", "http://a:port", "http://a:99999", "http://a:0", "a/b"]
+    "text",
+    [
+        "",
+        "http://",
+        "ftp://a:1",
+        "http://a:port",
+        "http://a:99999",
+        "http://a:0",
+        "a/b",
+        "a..b",
+        "a b",
+    ],
 )
 def test_what_is_no_tracker_address_is_refused_by_name(text):
     with pytest.raises(ConfigError, match="write http://HOST:PORT"):
