@@ -21,7 +21,7 @@ class PlainFormatter(logging.Formatter):
         """One line, followed by the traceback if the record has one."""
         level = "" if record.levelno == logging.INFO else f"{record.levelname} "
         room = record.name.removeprefix("neuroswarm.").partition(".")[0]
-        record.message = record.getMessage()
+        record.message = record.getMessage().replace("\n", "\\n")  # peers cannot forge lines
         line = f"{self.formatTime(record, '%H:%M:%S')} {level}{room}: {record.message}"
         return "\n".join([line, *self._trace(record)])
 

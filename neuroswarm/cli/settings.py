@@ -194,6 +194,7 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown_variable(variable: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(variable, sorted(known), n=1)
-    hint = f"did you mean {near[0]}?" if near else "see docs/configuration.md"
+    names = sorted(name.removeprefix(PREFIX) for name in known)
+    near = difflib.get_close_matches(variable.removeprefix(PREFIX), names, n=1)
+    hint = f"did you mean {PREFIX}{near[0]}?" if near else "see docs/configuration.md"
     return f"environment variable {variable} is no setting; {hint}"

@@ -1,0 +1,190 @@
+"""Settings merge: flags over environment over file over defaults, with their origin."""
+
+from pathlib import Path
+
+import pytest
+
+from neuroswarm.cli.node import gather
+from neuroswarm.cli.settings import (
+    NOT_SETTINGS,
+    PREFIX,
+    SHORT_NAMES,
+    from_assignments,
+    from_environment,
+    from_file,
+    from_flags,
+    resolve,
+    setting_paths,
+)
+from neuroswarm.errors import ConfigError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "node.toml"
+    path.write_text("krum_f = 1\n[diloco]\ninner_steps = 100\nouter_lr = 0.5\n")
+    return path
+
+
+def test_each_layer_wins_over_the_one_before(file: Path):
+    layers = [
+        from_file(file),
+        from_environment({"NEUROSWARM_DILOCO_OUTER_LR": "0.6", "NEUROSWARM_NAME": "env"}),
+        from_flags({"name": "flag"}),
+    ]
+    merged = resolve(layers)
+    assert merged.config.diloco.inner_steps == 100
+    assert merged.config.diloco.outer_lr == 0.6
+    assert merged.config.network.name == "flag"
+    assert merged.config.aggregation.krum_f == 1
+    assert dict(merged.origins) == {
+        "aggregation.krum_f": str(file),
+        "diloco.inner_steps": str(file),
+        "diloco.outer_lr": "NEUROSWARM_DILOCO_OUTER_LR",
+        "network.name": "--name",
+    }
+
+
+def test_asked_tells_a_default_from_a_choice_of_the_same_value():
+    merged = resolve([from_assignments(["network.port=7101"])])
+    assert merged.asked("network.port") == 7101
+    assert merged.asked("heartbeat.port") is None
+    assert merged.config.heartbeat.port == 9999
+
+
+def test_flags_that_were_not_given_set_nothing():
+    layer = from_flags({"port": 0, "name": None, "fresh": False, "tracker": [], "rounds": 3})
+    assert dict(layer.values) == {"network.port": 0, "run.rounds": 3}
+
+
+@pytest.mark.parametrize(
+    ("variable", "path"),
+    [
+        ("NEUROSWARM_HEARTBEAT_INTERVAL", "heartbeat.interval_s"),
+        ("NEUROSWARM_HEARTBEAT_INTERVAL_S", "heartbeat.interval_s"),
+        ("NEUROSWARM_MINUTES", "run.minutes"),
+        ("NEUROSWARM_RUN_MINUTES", "run.minutes"),
+    ],
+)
+def test_variables_have_long_flat_and_short_names(variable: str, path: str):
+    assert dict(from_environment({variable: "2.5"}).values) == {path: "2.5"}
+
+
+def test_environment_converts_text():
+    layer = from_environment(
+        {
+            "NEUROSWARM_TRACKER": "http://a:1,http://b:2",
+            "NEUROSWARM_RUN_TRAINING": "false",
+            "NEUROSWARM_DATA": "/texts",
+            "NEUROSWARM_TOKEN": "not a setting",
+            "NEUROSWARM_UNTIL_LOSS": "",
+            "OTHER": "ignored",
+        }
+    )
+    config = resolve([layer]).config
+    assert config.network.trackers == ("http://a:1", "http://b:2")
+    assert config.run.training is False
+    assert config.data.path == Path("/texts")
+    assert config.run.until_loss is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"NEUROSWARM_PROT": "1"}, "NEUROSWARM_PROT is no setting; did you mean NEUROSWARM_PORT?"),
+        ({"NEUROSWARM_QQQQQQ": "1"}, "NEUROSWARM_QQQQQQ is no setting; see docs/configuration.md"),
+        (
+            {"NEUROSWARM_PORT": "1", "NEUROSWARM_NETWORK_PORT": "2"},
+            "NEUROSWARM_NETWORK_PORT and NEUROSWARM_PORT set the same thing",
+        ),
+    ],
+    ids=["typo", "nonsense", "twice"],
+)
+def test_bad_variable_is_named(environment: dict[str, str], message: str):
+    with pytest.raises(ConfigError) as caught:
+        from_environment(environment)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[diloco]\ninner_stps = 1", "unknown setting 'diloco.inner_stps'; did you mean 'diloco."),
+        ("inner = 1", "unknown setting 'inner'"),
+        ("diloco = 3", "diloco: 3 is not a table of settings"),
+        ("[diloco", "is not TOML"),
+        ("krum_f = 1\n[aggregation]\nkrum_f = 2", "are the same setting"),
+    ],
+)
+def test_bad_file_is_named_with_its_fault(tmp_path: Path, text: str, message: str):
+    path = tmp_path / "node.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        from_file(path)
+    assert message in str(caught.value)
+
+
+def test_missing_file_is_an_error(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"cannot read .*nothing\.toml: No such file"):
+        from_file(tmp_path / "nothing.toml")
+
+
+@pytest.mark.parametrize("layer", ["environment", "flag", "assignment"])
+def test_bad_value_names_who_set_it(layer: str):
+    layers = {
+        "environment": (from_environment({"NEUROSWARM_PORT": "x"}), "NEUROSWARM_PORT"),
+        "flag": (from_flags({"port": 70000}), "--port"),
+        "assignment": (from_assignments(["network.port=-1"]), "--set"),
+    }
+    values, origin = layers[layer]
+    with pytest.raises(ConfigError, match=rf"^network\.port: .*, set by {origin}$"):
+        resolve([values])
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("diloco.inner_steps", "write --set section.key=value"),
+        ("diloco.inner_stps=3", "did you mean 'diloco.inner_steps'?"),
+        ("diloco=3", "unknown setting 'diloco'"),
+    ],
+)
+def test_bad_assignment_is_an_error(assignment: str, message: str):
+    with pytest.raises(ConfigError) as caught:
+        from_assignments([assignment])
+    assert message in str(caught.value)
+
+
+def test_assignments_take_flat_names():
+    assert dict(from_assignments(["krum_f = 2"]).values) == {"aggregation.krum_f": "2"}
+
+
+def test_short_names_point_at_settings():
+    assert set(SHORT_NAMES.values()) <= setting_paths()
+    assert not {PREFIX + name.upper() for name in SHORT_NAMES} & NOT_SETTINGS
+
+
+def test_node_flags_become_settings_with_ports_that_are_free(file: Path):
+    config = gather(
+        {
+            "config": file,
+            "host": "127.0.0.1",
+            "port": 0,
+            "heartbeat_port": 0,
+            "no_training": True,
+            "tracker": ["http://a:1"],
+            "assignments": ["diloco.inner_steps=7"],
+        },
+        {"NEUROSWARM_DILOCO_INNER_STEPS": "8", "NEUROSWARM_ROUNDS": "3"},
+    )
+    assert config.network.trackers == ("http://a:1",)
+    assert (config.network.port, config.network.grpc_port, config.heartbeat.port) == (0, 0, 0)
+    assert config.run.training is False
+    assert config.run.rounds == 3
+    assert config.diloco.inner_steps == 7
+    assert config.diloco.outer_lr == 0.5
+
+
+def test_config_file_may_be_named_by_the_environment(file: Path):
+    config = gather({"host": "127.0.0.1"}, {"NEUROSWARM_CONFIG": str(file)})
+    assert config.diloco.inner_steps == 100

@@ -1,0 +1,106 @@
+"""Signals: the first stops gracefully, the second leaves at once."""
+
+import asyncio
+import os
+import signal
+from types import TracebackType
+
+import pytest
+
+from neuroswarm.cli.signals import StopSignals, run_service, until_signalled
+from neuroswarm.errors import ConfigError
+
+
+class Recorder:
+    """A service that writes down what happens to it."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    async def __aenter__(self) -> "Recorder":
+        self.events.append("started")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.sleep(0)
+        self.events.append("stopped")
+
+
+def test_service_stops_when_its_work_is_done():
+    service = Recorder()
+
+    async def work(running: Recorder) -> None:
+        running.events.append("worked")
+
+    run_service(lambda: service, work)
+    assert service.events == ["started", "worked", "stopped"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_first_signal_stops_gracefully(number: signal.Signals):
+    service = Recorder()
+
+    async def work(running: Recorder) -> None:
+        os.kill(os.getpid(), number)
+        await until_signalled(running)
+
+    run_service(lambda: service, work)
+    assert service.events == ["started", "stopped"]
+
+
+def test_errors_of_the_work_stop_the_service_and_reach_the_caller():
+    service = Recorder()
+
+    async def work(running: Recorder) -> None:
+        raise ConfigError("no")
+
+    with pytest.raises(ConfigError, match="no"):
+        run_service(lambda: service, work)
+    assert service.events == ["started", "stopped"]
+
+
+def test_cancellation_by_others_is_not_taken_for_a_signal():
+    async def work(running: Recorder) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        run_service(Recorder, work)
+
+
+def test_handlers_are_put_back():
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def work(running: Recorder) -> None:
+        assert signal.getsignal(signal.SIGTERM) is not before
+
+    run_service(Recorder, work)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+async def test_second_signal_leaves_at_once_with_the_signals_code():
+    left: list[int] = []
+    task = asyncio.ensure_future(asyncio.get_running_loop().create_future())
+    signals = StopSignals(task, left.append)  # type: ignore[arg-type]
+    signals.on_signal(signal.SIGTERM)
+    assert (signals.has_cancelled, left) == (True, [])
+    signals.on_signal(signal.SIGTERM)
+    assert left == [128 + signal.SIGTERM]
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_signal_during_the_stop_does_not_disturb_it():
+    left: list[int] = []
+    future = asyncio.get_running_loop().create_future()
+    signals = StopSignals(future, left.append)  # type: ignore[arg-type]
+    signals.begin_stop()
+    signals.on_signal(signal.SIGTERM)
+    assert not future.cancelled()
+    assert left == []
+    signals.on_signal(signal.SIGINT)
+    assert left == [128 + signal.SIGINT]
