@@ -1,0 +1,1 @@
+"""Training on this machine: the compute thread, the inner loop, the corpus."""

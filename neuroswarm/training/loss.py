@@ -1,0 +1,55 @@
+"""How any module becomes a scalar loss.
+
+Refuses to know of optimisers and data.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from neuroswarm.errors import ComputeError
+
+LossFunction = Callable[[nn.Module, Tensor, Tensor], Tensor]
+"""(model, inputs [B, T] int64, targets [B, T] int64) -> scalar loss that can be differentiated."""
+
+
+def next_token_loss(model: nn.Module, inputs_BT: Tensor, targets_BT: Tensor) -> Tensor:
+    """Loss of a language model, whichever of two forms its `forward` has.
+
+    - `forward(inputs, targets)`: a second positional parameter without a default, or with a name
+      that starts with "target". Its scalar result is the loss.
+    - `forward(inputs)`: returns logits [B, T, V]; the loss is their mean cross-entropy in nats.
+
+    A two-parameter form may also return logits. For anything else give a `LossFunction`.
+
+    Raises:
+        ComputeError: the result is neither a scalar nor logits that fit the targets.
+    """
+    result = model(inputs_BT, targets_BT) if takes_targets(model) else model(inputs_BT)
+    if isinstance(result, Tensor):
+        if result.dim() == 0:
+            return result
+        if result.dim() == 3 and result.shape[:2] == targets_BT.shape:
+            return F.cross_entropy(result.flatten(0, 1), targets_BT.flatten())
+    found = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+    raise ComputeError(
+        f"{type(model).__name__} returned {found} (needs a scalar loss or logits [B, T, V]; "
+        "otherwise give loss_fn)"
+    )
+
+
+def takes_targets(model: nn.Module) -> bool:
+    """Whether `forward` takes the targets as its second positional argument."""
+    positional = [
+        parameter
+        for parameter in inspect.signature(model.forward).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(positional) < 2:
+        return False
+    second = positional[1]
+    return second.default is second.empty or second.name.startswith("target")

@@ -1,0 +1,38 @@
+"""How many threads torch should use on this machine.
+
+Knows nothing of what they will do.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def choose_num_threads(limit: int, *, quota_file: Path = CPU_QUOTA) -> int:
+    """The number of threads: at most `limit`, one a physical core, within affinity and quota.
+
+    More threads than the processor time of a container allows make training many times slower,
+    and a second thread on one core gains nothing in dense arithmetic.
+
+    Args:
+        limit: What the user allows, at least 1.
+        quota_file: Where the control group says how much processor time there is; Linux only.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    physical = psutil.cpu_count(logical=False)
+    bounds = [limit, allowed or 1, physical or limit, _quota(quota_file) or limit]
+    return max(1, min(bounds))
+
+
+def _quota(path: Path) -> int | None:
+    """Whole processors that the control group allows; None without a limit."""
+    try:
+        quota, period = path.read_text().split()[:2]
+        return int(quota) // int(period) or 1
+    except (OSError, ValueError, ZeroDivisionError):
+        return None  # no control groups, or "max": no limit

@@ -1,0 +1,316 @@
+import json
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from neuroswarm.clock import SystemClock
+from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.data.sampler import WindowSampler
+from neuroswarm.errors import CheckpointError, ComputeError, NonFiniteLoss
+from neuroswarm.models.transformer import Transformer, TransformerConfig
+from neuroswarm.training.loss import next_token_loss, takes_targets
+from neuroswarm.training.optimizer import InnerOptimizer
+from neuroswarm.training.trainer import MAX_DROPPED_IN_A_ROW, Trainer
+from neuroswarm.values import NodeId
+
+CONFIG = TrainingConfig(lr=1e-2, warmup_steps=3, batch_size=4, context=16, dim=16, num_heads=2)
+SHAPE = TransformerConfig(dim=16, num_layers=2, num_heads=2, context=16)
+TEXT = torch.tensor(list(b"peers agree, then the swarm moves on. " * 60), dtype=torch.uint8)
+
+
+class Noisy(nn.Module):
+    """A model with dropout, a batch norm and a scalar loss from its own forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(256, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.head = nn.Linear(8, 256)
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        hidden = self.norm(self.embedding(inputs).flatten(0, 1))
+        hidden = F.dropout(hidden, 0.3, training=self.training)
+        return F.cross_entropy(self.head(hidden), targets.flatten())
+
+
+def batches() -> WindowSampler:
+    return WindowSampler(TEXT, context=16, batch_size=4, seed=0, node_id=NodeId(b"n" * 20))
+
+
+def trainer(model: nn.Module | None = None, config: TrainingConfig = CONFIG) -> Trainer:
+    return Trainer(model or Transformer(SHAPE), batches(), config, clock=SystemClock())
+
+
+def noisy() -> Noisy:
+    torch.manual_seed(4)
+    return Noisy()
+
+
+def equal(a: Trainer, b: Trainer) -> bool:
+    """Whether two trainers are the same bit for bit."""
+    (tensors_a, json_a), (tensors_b, json_b) = a.inner_state(), b.inner_state()
+    return (
+        json_a == json_b
+        and tensors_a.keys() == tensors_b.keys()
+        and all(torch.equal(tensors_a[name], tensors_b[name]) for name in tensors_a)
+        and all(map(torch.equal, a.local(), b.local()))
+    )
+
+
+def test_training_lowers_the_held_out_loss():
+    trained = trainer()
+    before = trained.evaluate(None, 2)
+    for _ in range(60):
+        trained.step()
+    assert trained.evaluate(None, 2) < 0.6 * before
+
+
+@pytest.mark.parametrize("make", [lambda: Transformer(SHAPE), noisy], ids=["transformer", "noisy"])
+def test_a_resumed_trainer_equals_the_uninterrupted_one_bit_for_bit(make):
+    whole = trainer(make())
+    for _ in range(5):
+        whole.step()
+    whole.mark_published()
+    whole.step()
+    local, (tensors, counters) = whole.local(), whole.inner_state()
+    counters = json.loads(json.dumps(counters))
+    for _ in range(6):
+        whole.step()
+    torch.rand(17)  # what others draw does not matter
+    resumed = trainer(make())
+    resumed.step()  # nor what it did before
+    resumed.load(local)
+    resumed.load_inner_state(tensors, counters)
+    assert not equal(resumed, whole)
+    for _ in range(6):
+        resumed.step()
+    assert equal(resumed, whole)
+
+
+def test_a_resumed_trainer_without_the_optimiser_state_differs():
+    """The comparison above can fail."""
+    whole = trainer()
+    for _ in range(3):
+        whole.step()
+    resumed = trainer()
+    resumed.load(whole.local())
+    resumed.load_inner_state({}, whole.inner_state()[1])
+    whole.step()
+    resumed.step()
+    assert not equal(resumed, whole)
+
+
+def test_state_that_was_handed_out_does_not_change_with_the_trainer():
+    source = trainer(noisy())
+    source.step()
+    tensors, _ = source.inner_state()
+    before = {name: tensor.clone() for name, tensor in tensors.items()}
+    other = trainer(noisy())
+    other.load_inner_state(*source.inner_state())
+    source.step()
+    other.step()
+    assert all(torch.equal(tensors[name], before[name]) for name in before)
+    assert any(name.startswith("buffer.norm.running_mean") for name in tensors)
+
+
+def test_progress_counts_since_the_publication_and_in_all():
+    counted = trainer()
+    losses = [counted.step().loss for _ in range(3)]
+    assert counted.progress.steps == 3
+    assert counted.progress.tokens == 3 * 4 * 16
+    assert counted.progress.mean_loss == pytest.approx(sum(losses) / 3)
+    counted.mark_published()
+    assert counted.progress.mean_loss == 0.0
+    report = counted.step()
+    assert (counted.progress.steps, counted.total.steps) == (1, 4)
+    assert counted.last_loss == report.loss
+    assert report.seconds > 0
+
+
+def test_the_learning_rate_warms_up_and_gradients_are_clipped():
+    weight = nn.Parameter(torch.zeros(1))
+    optimizer = InnerOptimizer([("w", weight)], CONFIG)
+    moves = []
+    for update in range(5):
+        weight.grad = torch.full((1,), 7.0)
+        assert optimizer.clip() == pytest.approx(7.0)
+        assert weight.grad.item() == pytest.approx(CONFIG.clip_norm, rel=1e-4)
+        before = weight.item()
+        optimizer.update(update)
+        moves.append(before - weight.item())
+    assert moves == pytest.approx([CONFIG.lr * k / 3 for k in (1, 2, 3, 3, 3)], rel=1e-3)
+
+
+def test_only_matrices_decay():
+    matrix, gain = nn.Parameter(torch.ones(1, 1)), nn.Parameter(torch.ones(1))
+    optimizer = InnerOptimizer([("m", matrix), ("g", gain)], CONFIG)
+    matrix.grad, gain.grad = torch.zeros(1, 1), torch.zeros(1)
+    optimizer.update(10)
+    assert gain.item() == 1.0
+    assert matrix.item() == pytest.approx(1 - CONFIG.lr * CONFIG.weight_decay)
+
+
+def test_shift_moves_and_load_replaces_the_parameters():
+    moved = trainer()
+    start = moved.local()
+    moved.shift([torch.full_like(flat, 0.5) for flat in start])
+    assert all(torch.equal(new, old + 0.5) for old, new in zip(start, moved.local(), strict=True))
+    moved.load(start)
+    assert all(map(torch.equal, moved.local(), start))
+
+
+def test_evaluating_other_parameters_leaves_no_trace():
+    model = noisy()
+    model.norm.eval()
+    evaluated, reference = trainer(model), trainer(noisy())
+    for each in (evaluated, reference):
+        each.step()
+    before = evaluated.inner_state(), evaluated.local()
+    zeros = [torch.zeros_like(flat) for flat in evaluated.local()]
+    assert evaluated.evaluate(zeros, 3) == pytest.approx(math.log(256), rel=1e-5)
+    after = evaluated.inner_state(), evaluated.local()
+    assert all(map(torch.equal, before[1], after[1]))
+    assert before[0][1] == after[0][1]
+    assert all(torch.equal(v, after[0][0][k]) for k, v in before[0][0].items())
+    assert model.training
+    assert not model.norm.training
+    assert evaluated.evaluate(None, 3) == evaluated.evaluate(evaluated.local(), 3)
+
+
+def test_a_failing_evaluation_puts_the_parameters_back():
+    failing = Trainer(
+        Transformer(SHAPE), batches(), CONFIG, clock=SystemClock(), loss_fn=lambda m, x, y: x
+    )
+    before = failing.local()
+    with pytest.raises(ComputeError, match="needs a scalar"):
+        failing.evaluate([torch.zeros_like(flat) for flat in before], 1)
+    assert all(map(torch.equal, failing.local(), before))
+
+
+class Scripted:
+    """A loss function that multiplies the true loss by what the script says for each call."""
+
+    def __init__(self, *factors: float) -> None:
+        self.factors = list(factors)
+
+    def __call__(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        factor = self.factors.pop(0) if self.factors else 1.0
+        loss = next_token_loss(model, inputs, targets)
+        if factor == -math.inf:  # a finite loss with a gradient that is not
+            return loss + _bad_gradient(loss)
+        return loss * factor
+
+
+def _bad_gradient(loss: Tensor) -> Tensor:
+    return (loss - loss.detach()).sqrt()
+
+
+@pytest.mark.parametrize("factor", [math.nan, math.inf, -math.inf], ids=["nan", "inf", "gradient"])
+def test_a_step_that_is_not_finite_is_dropped_and_the_next_batch_is_taken(factor: float):
+    loss_fn = Scripted(1.0, factor)
+    dropping = Trainer(Transformer(SHAPE), batches(), CONFIG, clock=SystemClock(), loss_fn=loss_fn)
+    dropping.step()
+    before, moments = dropping.local(), dropping.inner_state()
+    report = dropping.step()
+    assert report.is_dropped
+    assert report.tokens == 0
+    assert all(map(torch.equal, dropping.local(), before))
+    tensors, counters = dropping.inner_state()
+    assert all(torch.equal(tensors[name], moments[0][name]) for name in tensors)
+    assert counters["position"] == 2
+    assert (dropping.num_dropped, dropping.total.steps) == (1, 1)
+    assert not dropping.step().is_dropped
+    json.dumps(counters, allow_nan=False)
+
+
+def test_endless_bad_steps_are_an_error():
+    broken = Trainer(
+        Transformer(SHAPE),
+        batches(),
+        CONFIG,
+        clock=SystemClock(),
+        loss_fn=Scripted(*[math.nan] * MAX_DROPPED_IN_A_ROW),
+    )
+    for _ in range(MAX_DROPPED_IN_A_ROW - 1):
+        broken.step()
+    with pytest.raises(NonFiniteLoss, match="in a row"):
+        broken.step()
+
+
+def test_a_shared_and_a_frozen_parameter_train_as_they_should():
+    model = nn.Sequential(nn.Embedding(256, 8), nn.Linear(8, 8), nn.Linear(8, 256, bias=False))
+    model[2].weight = model[0].weight
+    model[1].requires_grad_(False)
+    frozen = model[1].weight.clone()
+    trained = trainer(model)
+    assert trained.fragments.names == ("0",)
+    trained.step()
+    assert torch.equal(model[1].weight, frozen)
+    assert model[2].weight is model[0].weight
+    other = trainer(model)
+    other.load_inner_state(*trained.inner_state())
+    assert equal(other, trained)
+
+
+def test_state_of_another_model_is_refused():
+    source = trainer(noisy())
+    source.step()
+    tensors, counters = source.inner_state()
+    with pytest.raises(CheckpointError, match="buffers"):
+        trainer().load_inner_state(tensors, counters)
+    with pytest.raises(CheckpointError, match="does not fit"):
+        trainer().load_inner_state(trainer_state_of_width(32), counters)
+    with pytest.raises(CheckpointError, match="position"):
+        source.load_inner_state(tensors, {k: v for k, v in counters.items() if k != "position"})
+
+
+def trainer_state_of_width(dim: int) -> dict[str, Tensor]:
+    wide = trainer(Transformer(TransformerConfig(dim=dim, num_layers=2, num_heads=2, context=16)))
+    wide.step()
+    return wide.inner_state()[0]
+
+
+class LogitsOnly(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(256, 256)
+
+    def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        assert mask is None
+        return self.table(inputs)
+
+
+class LogitsOfTwo(LogitsOnly):
+    def forward(self, inputs: Tensor, targets: Tensor | None = None) -> Tensor:
+        assert targets is not None
+        return self.table(inputs)
+
+
+def test_every_form_of_forward_gives_the_same_loss():
+    inputs, targets = batches().train(0)
+    plain = LogitsOnly()
+    expected = F.cross_entropy(plain(inputs).flatten(0, 1), targets.flatten())
+    assert torch.equal(next_token_loss(plain, inputs, targets), expected)
+    two = LogitsOfTwo()
+    two.load_state_dict(plain.state_dict())
+    assert torch.equal(next_token_loss(two, inputs, targets), expected)
+    assert takes_targets(Noisy())
+    assert takes_targets(Transformer(SHAPE))
+    assert not takes_targets(plain)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [torch.zeros(4, 16), torch.zeros(4, 15, 256), {"loss": 1}],
+    ids=["2d", "short", "dict"],
+)
+def test_a_model_that_returns_something_else_is_refused(result: object):
+    class Odd(nn.Module):
+        def forward(self, inputs: Tensor) -> object:
+            return result
+
+    with pytest.raises(ComputeError, match="loss_fn"):
+        next_token_loss(Odd(), *batches().train(0))
