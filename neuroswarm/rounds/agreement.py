@@ -224,7 +224,7 @@ class Round:
         self.phase, self.closed_at = Phase.CLOSED, at.now
         if not self._is_voter:
             return self._poll_closed(at)
-        self._ballots[self._me] = self.ballot
+        self._ballots.setdefault(self._me, self.ballot)
         return Action.SEND_BALLOT
 
     def _should_close(self, at: Instant) -> bool:

@@ -56,6 +56,12 @@ class History:
         self._finished.append(finished)
         self.round, self.digest = finished.round + 1, finished.next_digest
 
+    def rewind(self, round_: int, digest: bytes) -> None:
+        """Go back to an earlier state of this lineage, held in `round_`."""
+        while self._finished and self._finished[-1].round >= round_:
+            self._finished.pop()
+        self.round, self.digest = round_, digest
+
     def digest_at(self, round_: int) -> bytes | None:
         """Digest of the outer state of a round, or None if it is not remembered."""
         if round_ == self.round:

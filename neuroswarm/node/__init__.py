@@ -1,0 +1,1 @@
+"""A whole node: its parts wired together, the life of its rounds, its public face."""

@@ -1,0 +1,122 @@
+"""Carries out what a round decided: the outer step, the move, the entry in the history.
+
+Knows nothing of how the decision was reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from neuroswarm.diloco.outer import RoundOutcome, advance
+from neuroswarm.diloco.state import OuterState
+from neuroswarm.errors import PeerError
+from neuroswarm.node.crowd import Crowd
+from neuroswarm.node.holdings import Holdings
+from neuroswarm.node.inquiry import Download, Verdict
+from neuroswarm.node.intake import Intake
+from neuroswarm.node.replica import Replica
+from neuroswarm.rounds.lineage import FinishedRound, History
+from neuroswarm.values import NodeId, short
+from neuroswarm.wire.messages import Confirm, decode_confirm
+from neuroswarm.wire.signed import Kind, Signed
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Commit:
+    """One move of this node to another outer state."""
+
+    state: OuterState
+    """Where it stands now."""
+    left: OuterState
+    """Where it stood."""
+    outcome: RoundOutcome | None
+    """What the outer step made of the agreed set; None for a downloaded state."""
+    signers: tuple[NodeId, ...]
+    """Signers of the agreed contributions, in the order of their ids."""
+    is_repair: bool
+    """Whether it changed the lineage."""
+
+
+class Committer:
+    """Moves the replica."""
+
+    def __init__(
+        self, replica: Replica, holdings: Holdings, *, intake: Intake, crowd: Crowd
+    ) -> None:
+        self._replica = replica
+        self._holdings = holdings
+        self._intake = intake
+        self._crowd = crowd
+
+    async def commit(
+        self, contributions: tuple[bytes, ...], voters: Iterable[NodeId]
+    ) -> Commit | None:
+        """Apply the agreed set of the round in progress; None if it cannot be had whole."""
+        state = self._replica.state
+        confirms = self._confirms(state, contributions)
+        sources = self._crowd.sources(*voters)
+        try:
+            agreed = await self._holdings.agreed(contributions, sources)
+        except PeerError as error:
+            logger.warning("round %d decided, but not to be had whole: %s", state.round, error)
+            return None
+        outcome = await asyncio.to_thread(advance, state, agreed)
+        await self._enter(state, outcome.state, contributions, confirms)
+        return Commit(outcome.state, state, outcome, tuple(c.node_id for c in agreed), False)
+
+    async def replay(self, verdict: Verdict) -> Commit | None:
+        """Apply a round that others finished, on the state held or on a retained one."""
+        left, base, result = self._replica.state, verdict.base, verdict.result
+        try:
+            self._holdings.learn(result.headers)
+            agreed = await self._holdings.agreed(result.contributions, [verdict.source])
+        except PeerError as error:
+            logger.info("round %d of %s not to be had: %s", base.round, verdict.source, error)
+            return None
+        outcome = await asyncio.to_thread(advance, base, agreed)
+        await self._enter(base, outcome.state, result.contributions, result.confirms)
+        is_repair = base is not left
+        if outcome.state.digest != result.next_digest:
+            logger.warning(
+                "round %d of %s led to %s there and to %s here",
+                base.round,
+                verdict.source.node_id,
+                short(result.next_digest),
+                short(outcome.state.digest),
+            )
+        return Commit(outcome.state, left, outcome, tuple(c.node_id for c in agreed), is_repair)
+
+    async def jump(self, download: Download) -> Commit:
+        """Go to a downloaded state."""
+        left, state = self._replica.state, download.state
+        await self._replica.move(state)
+        self._intake.history = History(state.round, state.digest)
+        return Commit(state, left, None, (), download.is_repair)
+
+    async def _enter(
+        self,
+        base: OuterState,
+        state: OuterState,
+        contributions: tuple[bytes, ...],
+        confirms: tuple[Signed, ...],
+    ) -> None:
+        await self._replica.move(state)
+        history = self._intake.history
+        assert history is not None, "there is a history once there is a state"
+        history.rewind(base.round, base.digest)
+        history.append(
+            FinishedRound(base.round, base.digest, state.digest, contributions, confirms)
+        )
+
+    def _confirms(self, state: OuterState, contributions: tuple[bytes, ...]) -> tuple[Signed, ...]:
+        said = self._intake.register.find(Kind.CONFIRM, state.round, state.digest)
+        return tuple(s for s in said if _read(s).contributions == contributions)
+
+
+def _read(signed: Signed) -> Confirm:
+    return decode_confirm(signed.body)

@@ -1,0 +1,109 @@
+"""The peers of this swarm as the rounds and the gossip see them: targets, voters, standings.
+
+Knows nothing of statements or of states; refuses to do I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from neuroswarm.clock import Clock
+from neuroswarm.diloco import applied
+from neuroswarm.diloco.state import OuterState
+from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.rounds.electorate import Electorate
+from neuroswarm.rounds.lineage import History
+from neuroswarm.rounds.positions import Positions, Standing
+from neuroswarm.values import NodeId, PeerAddress
+
+MAX_ROUNDS_BEHIND = 2
+"""A live peer further behind is catching up: nobody waits for it."""
+
+
+class Crowd:
+    """Live peers with the same swarm id."""
+
+    def __init__(self, peers: PeerTable, swarm_id: bytes, clock: Clock) -> None:
+        self.me = peers.me
+        self.swarm_id = swarm_id
+        self.positions = Positions()
+        self._peers = peers
+        self._clock = clock
+
+    # -- the gossip's Neighbours -----------------------------------------------------
+
+    def targets(self) -> Sequence[PeerAddress]:
+        """Live peers of this swarm."""
+        return [peer.address for peer in self.live()]
+
+    def answered(self, peer: NodeId, rtt_s: float) -> None:
+        """A call was answered after that many seconds."""
+        self._peers.record_rtt(peer, rtt_s)
+        self._peers.touch(peer, self._clock.monotonic())
+
+    def failed(self, peer: NodeId) -> None:
+        """A call was not answered."""
+        self._peers.suspect(peer)
+
+    # -- what rounds ask -------------------------------------------------------------
+
+    def live(self) -> list[Peer]:
+        """Live peers of this swarm, by node id."""
+        return self._peers.alive(self._clock.monotonic(), self.swarm_id)
+
+    def update_positions(self) -> None:
+        """Take over the positions of the newest heartbeats."""
+        for peer in self.live():
+            beat = peer.heartbeat
+            self.positions.note_heartbeat(peer.node_id, beat.sequence, beat.round, beat.digest)
+
+    def electorate(
+        self, history: History, state: OuterState, *, with_me: bool, silent: frozenset[NodeId]
+    ) -> Electorate:
+        """Who counts in the round on `state`.
+
+        Live training peers of this lineage that are at most `MAX_ROUNDS_BEHIND` rounds behind,
+        and this node if it trains.
+        """
+        voters = {self.me} if with_me else set()
+        for peer in self._peers.training(self._clock.monotonic(), self.swarm_id):
+            if self._takes_part(peer.node_id, history):
+                voters.add(peer.node_id)
+        recent = applied.identities(state.applied, state.round)
+        return Electorate(frozenset(voters), silent & voters, len(recent))
+
+    def _takes_part(self, node_id: NodeId, history: History) -> bool:
+        standing = self.positions.standing(node_id, history)
+        if standing in (Standing.UNKNOWN, Standing.APART):
+            return False
+        return self.positions.rounds_behind(node_id, history) <= MAX_ROUNDS_BEHIND
+
+    def slowest_rtt_s(self, voters: frozenset[NodeId]) -> float | None:
+        """Round trip to the slowest of the voters; None while one is not measured."""
+        rtts = [peer.rtt_s for peer in self.live() if peer.node_id in voters]
+        known = [rtt for rtt in rtts if rtt is not None]
+        return max(known, default=0.0) if len(known) == len(rtts) else None
+
+    def ahead_or_apart(self, history: History, patience_s: float) -> list[PeerAddress]:
+        """Live peers that have been ahead of this node, or apart from it, for that long."""
+        now = self._clock.monotonic()
+        found = []
+        for peer in self.live():
+            standing, lasted_s = self.positions.lasting(peer.node_id, history, now)
+            if standing in (Standing.AHEAD, Standing.APART) and lasted_s >= patience_s:
+                found.append(peer.address)
+        return found
+
+    def sources(self, *preferred: NodeId) -> list[PeerAddress]:
+        """Live peers to pull from, the preferred ones first."""
+        order = {node_id: rank for rank, node_id in reversed(list(enumerate(preferred)))}
+        targets = self.targets()
+        return sorted(targets, key=lambda peer: order.get(peer.node_id, len(preferred)))
+
+    def is_banned(self, node_id: NodeId) -> bool:
+        """Whether nothing that this signer says counts."""
+        return self._peers.is_banned(node_id, self._clock.monotonic())
+
+    def ban(self, node_id: NodeId, reason: str) -> None:
+        """Refuse a signer for good: it is proven to be hostile."""
+        self._peers.ban(node_id, reason, None)

@@ -1,0 +1,317 @@
+"""The life of rounds at this node: polls the round's machine and does what it asks.
+
+Decides nothing about agreement (`neuroswarm.rounds.agreement`) and knows no tensors
+(`neuroswarm.node.replica`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from neuroswarm.checkpoint.said import Said
+from neuroswarm.clock import Clock
+from neuroswarm.config import RoundConfig
+from neuroswarm.diloco.schedule import get_inner_steps
+from neuroswarm.errors import PeerError
+from neuroswarm.node.committing import Commit, Committer
+from neuroswarm.node.crowd import Crowd
+from neuroswarm.node.holdings import Holding, Holdings
+from neuroswarm.node.inquiry import Download, Inquirer, Offer, Verdict
+from neuroswarm.node.intake import Intake
+from neuroswarm.node.replica import Replica
+from neuroswarm.node.voice import Voice
+from neuroswarm.rounds import statements
+from neuroswarm.rounds.agreement import Action, Instant, Phase, Round
+from neuroswarm.rounds.electorate import Electorate
+from neuroswarm.rounds.lineage import History
+from neuroswarm.service import Service
+from neuroswarm.values import NodeId, PeerAddress
+from neuroswarm.wire.messages import Ballot, Confirm, Contribution
+from neuroswarm.wire.signed import Signed
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.1
+"""How often progress and the peers' standing are looked at when nothing else happens."""
+
+INQUIRY_PAUSE_S = 5.0
+"""Seconds before the same peer is asked again."""
+
+
+class Observer(Protocol):
+    """Who is told of what this node's rounds do."""
+
+    def on_published(self, round_: int, contribution: bytes) -> None:
+        """This node published in that round."""
+        ...
+
+    async def on_commit(self, commit: Commit) -> None:
+        """The node moved to another outer state; the next round waits for this to return."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RoundParts:
+    """What the driver works with."""
+
+    intake: Intake
+    crowd: Crowd
+    replica: Replica
+    holdings: Holdings
+    committer: Committer
+    inquirer: Inquirer
+    voice: Voice
+
+
+class RoundDriver(Service):
+    """Runs one round after the other, from the first outer state on, until stopped."""
+
+    name = "rounds"
+
+    def __init__(
+        self,
+        parts: RoundParts,
+        *,
+        is_training: Callable[[], bool],
+        observer: Observer,
+        cfg: RoundConfig,
+        clock: Clock,
+    ) -> None:
+        super().__init__()
+        self._parts = parts
+        self._is_training = is_training
+        self._observer = observer
+        self._cfg = cfg
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._offer: Offer | None = None
+        self._asked_at: dict[NodeId, float] = {}
+        self._silent: frozenset[NodeId] = frozenset()
+        self._round: Round | None = None
+        self._electorate = Electorate(frozenset())
+
+    @property
+    def phase(self) -> Phase | None:
+        """How far the round in progress is; None before the first."""
+        return None if self._round is None else self._round.phase
+
+    @property
+    def electorate(self) -> Electorate:
+        """Who counts in the round in progress."""
+        return self._electorate
+
+    def wake(self) -> None:
+        """Something was heard or held: poll soon."""
+        self._changed.set()
+
+    def want(self, contribution: bytes, holder: NodeId) -> None:
+        """Pull a contribution's payload in the background and hold it in the round."""
+        if self._round is not None:
+            self._spawn(self._fetch(self._round, contribution, holder))
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        state = self._parts.replica.state
+        if self._parts.intake.history is None:
+            self._parts.intake.history = History(state.round, state.digest)
+
+    def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return (self._run(),)
+
+    async def _run(self) -> None:
+        while True:
+            current = await self._begin()
+            offer = await self._take_part(current)
+            commit = await self._conclude(current, offer)
+            if commit is not None:
+                self._note_silence(current)
+                await self._observer.on_commit(commit)
+
+    async def _begin(self) -> Round:
+        parts, state = self._parts, self._parts.replica.state
+        assert parts.intake.history is not None, "_open sets it"
+        said = await parts.voice.begin(state.round, state.digest)
+        self._round = current = Round(
+            parts.crowd.me,
+            is_voter=self._is_training(),
+            started_at=self._clock.monotonic(),
+            cfg=self._cfg,
+        )
+        parts.holdings.forget_before(state.round)
+        for before in said.values():
+            await self._resume(current, before)
+        parts.intake.begin(current, state, parts.intake.history)
+        self._changed.set()
+        return current
+
+    async def _resume(self, current: Round, before: Said) -> None:
+        """Take up what this node said in this round before it was restarted."""
+        parts, statement = self._parts, statements.decode(before.signed)
+        parts.intake.register.note(before.signed, statement)
+        match statement:
+            case Ballot():
+                current.heard_ballot(parts.crowd.me, statement.contributions)
+            case Confirm():
+                current.heard_confirm(parts.crowd.me, statement.contributions)
+            case Contribution():
+                # Its delta is not in the restored parameters, so the books do not know it:
+                # if it is agreed, the outer state brings it back.
+                await parts.holdings.keep_own(before.signed, statement, before.payload)
+                current.published(before.signed.id, self._clock.monotonic())
+                parts.voice.spread_contribution(before.signed, before.payload)
+
+    async def _take_part(self, current: Round) -> Offer | None:
+        """Drive the round until it is decided (None) or there is somewhere else to go."""
+        while True:
+            self._changed.clear()
+            self._look_around()
+            if self._offer is not None:
+                offer, self._offer = self._offer, None
+                return offer
+            action = current.poll(self._instant())
+            if action is Action.DECIDE:
+                return None
+            if action is not None:
+                await self._act(current, action)
+            else:
+                await self._wait(current.deadline)
+
+    def _instant(self) -> Instant:
+        parts, state = self._parts, self._parts.replica.state
+        history = parts.intake.history
+        assert history is not None, "_open sets it"
+        self._electorate = parts.crowd.electorate(
+            history, state, with_me=self._is_training(), silent=self._silent
+        )
+        return Instant(
+            now=self._clock.monotonic(),
+            electorate=self._electorate,
+            inner_steps=parts.replica.inner_steps,
+            steps_wanted=get_inner_steps(state.rules, len(self._electorate.live)),
+            slowest_rtt_s=parts.crowd.slowest_rtt_s(self._electorate.live),
+            payload_s=parts.holdings.payload_s,
+        )
+
+    async def _wait(self, deadline: float | None) -> None:
+        now = self._clock.monotonic()
+        pause_s = TICK_S if deadline is None else min(TICK_S, max(0.0, deadline - now))
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    # -- acting ----------------------------------------------------------------------
+
+    async def _act(self, current: Round, action: Action) -> None:
+        parts = self._parts
+        match action:
+            case Action.SAY_READY:
+                parts.voice.say_ready(parts.replica.inner_steps)
+            case Action.PUBLISH:
+                await self._publish_or_skip(current)
+            case Action.SEND_BALLOT:
+                self._note_own(await parts.voice.say_ballot(current.ballot))
+            case Action.SEND_CONFIRM:
+                self._note_own(await parts.voice.say_confirm(current.candidate))
+            case Action.DECIDE:
+                raise AssertionError("_take_part returns on DECIDE")
+
+    async def _publish_or_skip(self, current: Round) -> None:
+        parts, state = self._parts, self._parts.replica.state
+        wanted = get_inner_steps(state.rules, len(self._electorate.live))
+        if 2 * parts.replica.inner_steps < wanted:
+            return self._skip(current)
+        draft = await parts.replica.draft()
+        header = Contribution(
+            swarm_id=parts.crowd.swarm_id,
+            round=state.round,
+            base_digest=state.digest,
+            architecture=state.architecture,
+            codec=state.rules.codec,
+            inner_steps=draft.progress.steps,
+            tokens=draft.progress.tokens,
+            loss=draft.progress.mean_loss,
+            fragments=draft.parts,
+        )
+        signed = await parts.voice.sign_contribution(header, draft.data)
+        if signed is None:
+            return self._skip(current)
+        self._note_own(signed)
+        parts.replica.remember(signed.id, draft)
+        await parts.holdings.keep_own(signed, header, draft.data)
+        current.published(signed.id, self._clock.monotonic())
+        parts.voice.spread_contribution(signed, draft.data)
+        self._observer.on_published(state.round, signed.id)
+        return None
+
+    def _skip(self, current: Round) -> None:
+        self._parts.voice.say_skip(self._parts.replica.inner_steps)
+        current.skipped(self._clock.monotonic())
+
+    def _note_own(self, signed: Signed | None) -> None:
+        if signed is not None:
+            self._parts.intake.register.note(signed, statements.decode(signed))
+
+    async def _fetch(self, current: Round, contribution: bytes, holder: NodeId) -> None:
+        entry = self._parts.intake.archive.get(contribution)
+        if entry is None:
+            return
+        holding = await self._parts.holdings.hold(
+            contribution, holder, is_wanted=lambda: current.wants(contribution)
+        )
+        if holding is Holding.HELD:
+            current.held(entry.signed.signer, contribution)
+        elif holding is Holding.MALFORMED:
+            current.refused(entry.signed.signer)
+        self.wake()
+
+    # -- ending ----------------------------------------------------------------------
+
+    async def _conclude(self, current: Round, offer: Offer | None) -> Commit | None:
+        parts = self._parts
+        match offer:
+            case Download():
+                return await parts.committer.jump(offer)
+            case Verdict():
+                commit = await parts.committer.replay(offer)
+                if commit is None:
+                    self._asked_at[offer.source.node_id] = self._clock.monotonic()
+                return commit
+            case None:
+                voters = current.confirmers(current.decided)
+                return await parts.committer.commit(current.decided, voters)
+
+    def _note_silence(self, current: Round) -> None:
+        if current.phase is Phase.DECIDED:
+            self._silent = self._electorate.live - current.ballot_signers - {self._parts.crowd.me}
+
+    # -- others ahead or apart -------------------------------------------------------
+
+    def _look_around(self) -> None:
+        """Start to ask one peer that has been ahead or apart for a while."""
+        parts = self._parts
+        history = parts.intake.history
+        assert history is not None, "_open sets it"
+        parts.crowd.update_positions()
+        now = self._clock.monotonic()
+        for peer in parts.crowd.ahead_or_apart(history, self._cfg.patience_s):
+            if now - self._asked_at.get(peer.node_id, -INQUIRY_PAUSE_S) >= INQUIRY_PAUSE_S:
+                self._asked_at[peer.node_id] = now
+                self._spawn(self._inquire(peer, history, self._electorate.publish_quorum))
+
+    async def _inquire(self, peer: PeerAddress, history: History, quorum: int) -> None:
+        digest = history.digest
+        try:
+            offer = await self._parts.inquirer.ask(peer, history, quorum)
+        except PeerError as error:
+            logger.info("no way to catch up through %s: %s", peer.node_id, error)
+            return
+        if offer is not None and self._parts.replica.state.digest == digest:
+            self._asked_at.pop(peer.node_id, None)
+            self._offer = offer
+            self.wake()

@@ -1,0 +1,178 @@
+"""Contributions that this node holds whole: pulled, checked, decoded.
+
+Knows nothing of ballots or of what is agreed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from neuroswarm.clock import Clock
+from neuroswarm.codecs.lowbit import LowBit
+from neuroswarm.diloco.outer import AgreedContribution
+from neuroswarm.errors import PeerError, PeerUnreachable, SchemaMismatch
+from neuroswarm.gossip.asking import Asker
+from neuroswarm.node.crowd import Crowd
+from neuroswarm.node.intake import Intake
+from neuroswarm.node.replica import Replica
+from neuroswarm.rounds import statements
+from neuroswarm.values import NodeId, PeerAddress, short
+from neuroswarm.wire.messages import Contribution
+from neuroswarm.wire.signed import Signed
+
+logger = logging.getLogger(__name__)
+
+RETAINED_ROUNDS = 8
+"""Finished rounds whose payloads stay, for peers that are late."""
+
+RETRY_S = 0.5
+_GAIN = 0.25
+
+
+class Holding(enum.Enum):
+    """What became of a payload that was wanted."""
+
+    HELD = "held"
+    MALFORMED = "malformed"
+    """It is what its header promises, and cannot be decoded: everyone refuses it alike."""
+    GIVEN_UP = "given up"
+    """Nobody gave it while it was wanted."""
+
+
+class Holdings:
+    """The payloads of the latest rounds."""
+
+    def __init__(
+        self, intake: Intake, asker: Asker, *, crowd: Crowd, replica: Replica, clock: Clock
+    ) -> None:
+        self._intake = intake
+        self._asker = asker
+        self._crowd = crowd
+        self._replica = replica
+        self._clock = clock
+        self._decoded: dict[bytes, tuple[LowBit, ...]] = {}
+        self._pulling: dict[bytes, asyncio.Event] = {}
+        self.payload_s = 0.0
+        """Smoothed time to pull one payload, seconds; 0 before the first."""
+
+    async def keep_own(self, signed: Signed, header: Contribution, payload: bytes) -> None:
+        """Hold this node's own contribution."""
+        self._intake.archive.add_header(signed, header)
+        self._intake.archive.add_payload(signed.id, payload)
+        self._decoded[signed.id] = await asyncio.to_thread(self._replica.unpack, header, payload)
+
+    def forget_before(self, round_: int) -> None:
+        """Drop decoded payloads of finished rounds, and everything of long finished ones."""
+        archive = self._intake.archive
+        for contribution in list(self._decoded):
+            entry = archive.get(contribution)
+            if entry is None or entry.header.round < round_:
+                del self._decoded[contribution]
+        self._intake.forget_before(round_ - RETAINED_ROUNDS)
+
+    async def hold(
+        self, contribution: bytes, holder: NodeId, *, is_wanted: Callable[[], bool]
+    ) -> Holding:
+        """Pull and decode a contribution whose header is known, while it is wanted."""
+        while is_wanted():
+            try:
+                await self._obtain(contribution, holder)
+            except SchemaMismatch as error:
+                logger.warning("contribution %s refused: %s", short(contribution), error)
+                return Holding.MALFORMED
+            except PeerError as error:
+                logger.debug("contribution %s not held yet: %s", short(contribution), error)
+                await self._clock.sleep(RETRY_S)
+            else:
+                return Holding.HELD
+        return Holding.GIVEN_UP
+
+    async def agreed(
+        self, contributions: Iterable[bytes], sources: Sequence[PeerAddress]
+    ) -> list[AgreedContribution]:
+        """An agreed set, whole; what is missing is pulled.
+
+        Raises:
+            PeerUnreachable: a header or payload is not to be had.
+            SchemaMismatch: a payload is malformed, which no honest quorum agrees on.
+        """
+        wanted = list(contributions)
+        await self._find_headers(
+            [c for c in wanted if self._intake.archive.get(c) is None], sources
+        )
+        for contribution in wanted:
+            await self._obtain(contribution, *(peer.node_id for peer in sources))
+        return [self._agreed(contribution) for contribution in wanted]
+
+    def _agreed(self, contribution: bytes) -> AgreedContribution:
+        entry = self._intake.archive.get(contribution)
+        assert entry is not None, "_obtain keeps the entry"
+        return AgreedContribution(
+            node_id=entry.signed.signer,
+            id=contribution,
+            inner_steps=entry.header.inner_steps,
+            tokens=entry.header.tokens,
+            payloads=self._decoded[contribution],
+        )
+
+    async def _find_headers(
+        self, contributions: list[bytes], sources: Sequence[PeerAddress]
+    ) -> None:
+        missing = set(contributions)
+        for source in (*sources, *self._crowd.targets()):
+            if not missing:
+                return
+            try:
+                found = await self._asker.headers(sorted(missing), source)
+            except PeerError as error:
+                logger.debug("headers from %s: %s", source, error)
+                continue
+            self.learn(found)
+            missing -= {signed.id for signed in found}
+        if missing:
+            raise PeerUnreachable(f"headers of {len(missing)} agreed contributions not to be had")
+
+    def learn(self, headers: Iterable[Signed]) -> None:
+        """Take in verified headers; SchemaMismatch if one does not fit the architecture."""
+        for signed in headers:
+            header = statements.decode(signed)
+            if not isinstance(header, Contribution):
+                raise SchemaMismatch(f"not a contribution: {signed.kind.name.lower()}")
+            self._intake.check_header(header, self._replica.state)
+            self._intake.archive.add_header(signed, header)
+
+    async def _obtain(self, contribution: bytes, *holders: NodeId) -> None:
+        if contribution in self._decoded:
+            return
+        pulled = self._pulling.get(contribution)
+        if pulled is not None:
+            await pulled.wait()
+            if contribution in self._decoded:
+                return
+        self._pulling[contribution] = done = asyncio.Event()
+        try:
+            await self._pull(contribution, *holders)
+        finally:
+            done.set()
+            self._pulling.pop(contribution, None)
+
+    async def _pull(self, contribution: bytes, *holders: NodeId) -> None:
+        archive = self._intake.archive
+        entry = archive.get(contribution)
+        if entry is None:
+            raise PeerUnreachable(f"contribution {short(contribution)} is not known any more")
+        payload = entry.payload
+        if payload is None:
+            sources = self._crowd.sources(entry.signed.signer, *holders)
+            started_at = self._clock.monotonic()
+            payload = await self._asker.payload(contribution, entry.header, sources)
+            took_s = self._clock.monotonic() - started_at
+            self.payload_s += _GAIN * (took_s - self.payload_s)
+            archive.add_header(entry.signed, entry.header)
+            archive.add_payload(contribution, payload)
+        self._decoded[contribution] = await asyncio.to_thread(
+            self._replica.unpack, entry.header, payload
+        )

@@ -1,0 +1,151 @@
+"""Asks a peer that is ahead or apart how rounds ended, and finds where this node should go.
+
+Knows nothing of the round in progress; what it offers is carried out by the rounds driver.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from neuroswarm.checkpoint.transfer import download_state
+from neuroswarm.diloco.state import OuterState
+from neuroswarm.errors import ProtocolViolation
+from neuroswarm.gossip.asking import Asker, Result
+from neuroswarm.node.crowd import Crowd
+from neuroswarm.node.intake import Cohort
+from neuroswarm.node.replica import Replica
+from neuroswarm.rounds.lineage import Claim, ClaimedRound, Comparison, History, compare
+from neuroswarm.transport import Rpc
+from neuroswarm.values import NodeId, PeerAddress, short
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """A finished round to replay: its base is held here, its set is agreed."""
+
+    base: OuterState
+    result: Result
+    source: PeerAddress
+
+
+@dataclass(frozen=True, eq=False)
+class Download:
+    """A state to go to that cannot be reached by replaying."""
+
+    state: OuterState
+    source: PeerAddress
+    is_repair: bool
+    """Whether it is on another lineage."""
+
+
+Offer = Verdict | Download
+
+
+class Inquirer:
+    """Finds out from one peer at a time."""
+
+    def __init__(
+        self, rpc: Rpc, asker: Asker, *, cohort: Cohort, crowd: Crowd, replica: Replica
+    ) -> None:
+        self._rpc = rpc
+        self._asker = asker
+        self._cohort = cohort
+        self._crowd = crowd
+        self._replica = replica
+
+    async def ask(self, peer: PeerAddress, history: History, quorum: int) -> Offer | None:
+        """Where this node should go, by what that peer proves; None to stay.
+
+        Args:
+            peer: A live peer that is ahead or apart.
+            history: This node's lineage.
+            quorum: Confirm signers that cannot all be hostile.
+
+        Raises:
+            PeerError: the peer does not answer, or answers wrongly.
+
+        Cancellation: a download in progress is dropped.
+        """
+        state = self._replica.state
+        offer = await self._replay(peer, state, quorum)
+        if offer is not None:
+            return offer
+        claim = await self._asker.lineage(0, peer)
+        comparison = compare(history, claim, self._is_counted)
+        if comparison is None:
+            return await self._catch_up(peer, claim, state, quorum)
+        # Support counts from the fork on, so ask again from there.
+        claim = await self._asker.lineage(max(0, comparison.first_divergent_round - 1), peer)
+        comparison = compare(history, claim, self._is_counted)
+        if comparison is None or not comparison.other_wins:
+            return None
+        _log_loss(peer, comparison, state)
+        return await self._cross_over(peer, claim, comparison)
+
+    async def _replay(self, peer: PeerAddress, base: OuterState, quorum: int) -> Verdict | None:
+        result = await self._asker.result(base.round, base.digest, peer)
+        if result is None:
+            return None
+        signers = {confirm.signer for confirm in result.confirms}
+        if sum(map(self._is_counted, signers)) < quorum:
+            return None
+        return Verdict(base, result, peer)
+
+    async def _catch_up(
+        self, peer: PeerAddress, claim: Claim, state: OuterState, quorum: int
+    ) -> Download | None:
+        """This node is on the same lineage, too far behind to replay."""
+        if claim.round <= state.round:
+            return None
+        target = _supported_state(claim, quorum, after=state.round)
+        if target is None:
+            raise ProtocolViolation("a state that too few peers stand for", peer=peer.node_id)
+        return await self._download(peer, target.base_digest, is_repair=False)
+
+    async def _cross_over(self, peer: PeerAddress, claim: Claim, fork: Comparison) -> Offer:
+        last_common = fork.first_divergent_round - 1
+        found = next((f for f in claim.finished if f.round == last_common), None)
+        base = None if found is None else self._replica.find_state(found.base_digest)
+        if base is not None:
+            verdict = await self._replay(peer, base, quorum=1)
+            if verdict is not None:
+                return verdict
+        target = _supported_state(claim, quorum=1, after=last_common)
+        digest = claim.digest if target is None else target.base_digest
+        return await self._download(peer, digest, is_repair=True)
+
+    async def _download(self, peer: PeerAddress, digest: bytes, *, is_repair: bool) -> Download:
+        logger.info("downloading state %s from %s", short(digest), peer)
+        state = await download_state(
+            self._rpc,
+            peer,
+            digest,
+            architecture=self._cohort.architecture,
+            shape=self._cohort.shape,
+        )
+        return Download(state, peer, is_repair)
+
+    def _is_counted(self, signer: NodeId) -> bool:
+        return not self._crowd.is_banned(signer)
+
+
+def _supported_state(claim: Claim, quorum: int, *, after: int) -> ClaimedRound | None:
+    """The newest round after `after` whose base digest enough peers signed for."""
+    supported = [f for f in claim.finished if f.round > after and len(f.signers) >= quorum]
+    return supported[-1] if supported else None
+
+
+def _log_loss(peer: PeerAddress, comparison: Comparison, state: OuterState) -> None:
+    logger.warning(
+        "round %d parted from %s: moving to its lineage, confirmed by %d peers against %d here; "
+        "leaving state %s of round %d",
+        comparison.first_divergent_round,
+        peer.node_id,
+        comparison.other_support,
+        comparison.own_support,
+        short(state.digest),
+        state.round,
+    )

@@ -1,0 +1,216 @@
+"""Takes statements in: the objective checks (DESIGN 6), then the round that they speak of.
+
+Statements for the next rounds wait, bounded; equivocators are convicted. Knows nothing of what
+this node says itself or of how rounds end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from neuroswarm.checkpoint.transfer import Shape
+from neuroswarm.codecs.registry import get_codec
+from neuroswarm.diloco.state import OuterState
+from neuroswarm.errors import ProtocolViolation, SchemaMismatch
+from neuroswarm.gossip.archive import Archive
+from neuroswarm.gossip.asking import is_payload_of
+from neuroswarm.node.crowd import Crowd
+from neuroswarm.rounds.agreement import Round
+from neuroswarm.rounds.lineage import History
+from neuroswarm.rounds.statements import Proof, Register, Statement
+from neuroswarm.values import NodeId
+from neuroswarm.wire import messages
+from neuroswarm.wire.signed import Signed
+
+logger = logging.getLogger(__name__)
+
+MAX_ROUNDS_AWAY = 2
+MAX_WAITING = 4096
+MAX_WAITING_PER_SIGNER = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """What a contribution must fit: the swarm and the architecture."""
+
+    swarm_id: bytes
+    architecture: bytes
+    shape: Shape
+
+
+@dataclass(slots=True)
+class _Current:
+    round: Round
+    state: OuterState
+
+
+class Intake:
+    """The gossip's listener."""
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        crowd: Crowd,
+        *,
+        want: Callable[[bytes, NodeId], None],
+        wake: Callable[[], None],
+        max_archive_bytes: int,
+    ) -> None:
+        """Start with no round in progress.
+
+        Args:
+            cohort: What contributions must fit.
+            crowd: The peers.
+            want: Asked to pull a contribution's payload; gets its id and who has it.
+            wake: Called when the round in progress may have something to do.
+            max_archive_bytes: Bound on the payloads kept.
+        """
+        self._cohort = cohort
+        self._crowd = crowd
+        self._want = want
+        self._wake = wake
+        self._current: _Current | None = None
+        self._waiting: list[tuple[Signed, Statement, NodeId]] = []
+        self.archive = Archive(max_archive_bytes)
+        self.register = Register()
+        self.history: History | None = None
+        self.counters: Counter[str] = Counter()
+        """Statements by what became of them; equivocators, refused contributions."""
+
+    def begin(self, round_: Round, state: OuterState, history: History) -> None:
+        """Take statements for this round from now on, those that waited for it first."""
+        self._current = _Current(round_, state)
+        self.history = history
+        waiting, self._waiting = self._waiting, []
+        for signed, statement, sender in waiting:
+            self._sort(signed, statement, sender)
+
+    def forget_before(self, round_: int) -> None:
+        """Drop what is only about rounds before `round_`."""
+        self.archive.forget_before(round_)
+        self.register.forget_before(round_)
+
+    # -- the gossip's Listener -------------------------------------------------------
+
+    def on_statement(self, signed: Signed, statement: Statement, sender: NodeId) -> bool:
+        """Check and sort one verified statement; whether it is worth relaying."""
+        if statement.swarm_id != self._cohort.swarm_id:
+            self.counters["other swarm"] += 1  # another cohort is no misbehaviour
+            return False
+        if self._crowd.is_banned(signed.signer):
+            self.counters["banned"] += 1
+            return False
+        self._crowd.positions.note(signed.signer, statement.round, statement.base_digest)
+        proof = self.register.note(signed, statement)
+        if proof is not None:
+            self.on_proof(proof)
+            return True  # so that the second statement convicts the signer elsewhere too
+        return self._sort(signed, statement, sender)
+
+    def on_inline(self, contribution: bytes, payload: bytes) -> None:
+        """Keep a small payload that came with its header, if it is the one promised."""
+        entry = self.archive.get(contribution)
+        if entry is None or entry.payload is not None:
+            return
+        if not is_payload_of(entry.header, payload):
+            raise ProtocolViolation("inline payload is not the one promised")
+        self.archive.add_payload(contribution, payload)
+
+    def on_proof(self, proof: Proof) -> bool:
+        """Ban an equivocator for good and drop what it said in this round."""
+        if proof.signer == self._crowd.me:
+            logger.error("this node's key signed two statements: is it used on two machines?")
+            return False
+        if self._crowd.is_banned(proof.signer):
+            return False
+        self.counters["equivocators"] += 1
+        kind = proof.first.kind.name.lower()
+        logger.warning("peer %s banned: it signed two different %ss", proof.signer, kind)
+        self._crowd.ban(proof.signer, f"equivocation: two {kind}s in one round")
+        if self._current is not None:
+            self._current.round.exclude(proof.signer)
+            self._wake()
+        return True
+
+    # -- sorting ---------------------------------------------------------------------
+
+    def _sort(self, signed: Signed, statement: Statement, sender: NodeId) -> bool:
+        current = self._current
+        number = None if current is None else current.state.round
+        if number is None or number < statement.round <= number + MAX_ROUNDS_AWAY:
+            return self._keep(signed, statement, sender)
+        if current is None or statement.round != number:
+            return self._note_late(signed, statement)
+        if statement.base_digest != current.state.digest:
+            self.counters["other lineage"] += 1
+            return False
+        self.counters["taken"] += 1
+        self._feed(current, signed, statement, sender)
+        self._wake()
+        return True
+
+    def _keep(self, signed: Signed, statement: Statement, sender: NodeId) -> bool:
+        mine = sum(kept.signer == signed.signer for kept, _, _ in self._waiting)
+        if mine >= MAX_WAITING_PER_SIGNER or len(self._waiting) >= MAX_WAITING:
+            self.counters["not kept"] += 1
+            return False
+        self._waiting.append((signed, statement, sender))
+        return True
+
+    def _note_late(self, signed: Signed, statement: Statement) -> bool:
+        self.counters["stale"] += 1
+        if self.history is None or not isinstance(statement, messages.Confirm):
+            return False
+        finished = self.history.find(statement.round)
+        about = (statement.base_digest, statement.contributions)
+        if finished is not None and about == (finished.base_digest, finished.contributions):
+            self.history.add_confirm(statement.round, signed)
+        return False
+
+    def _feed(
+        self, current: _Current, signed: Signed, statement: Statement, sender: NodeId
+    ) -> None:
+        signer, round_ = signed.signer, current.round
+        match statement:
+            case messages.Ready():
+                round_.heard_ready(signer)
+            case messages.Skip():
+                round_.heard_skip(signer)
+            case messages.Ballot():
+                round_.heard_ballot(signer, statement.contributions)
+            case messages.Confirm():
+                round_.heard_confirm(signer, statement.contributions)
+            case messages.Contribution():
+                self._feed_contribution(current, signed, statement, sender)
+
+    def _feed_contribution(
+        self, current: _Current, signed: Signed, header: messages.Contribution, sender: NodeId
+    ) -> None:
+        try:
+            self.check_header(header, current.state)
+        except SchemaMismatch as error:
+            self.counters["refused contributions"] += 1
+            logger.warning("contribution of %s refused: %s", signed.signer, error)
+            current.round.refused(signed.signer)
+            return
+        self.archive.add_header(signed, header)
+        current.round.heard_contribution(signed.signer, signed.id)
+        self._want(signed.id, sender)
+
+    def check_header(self, header: messages.Contribution, state: OuterState) -> None:
+        """Whether a header fits this architecture and these rules; SchemaMismatch says why not."""
+        if header.architecture != self._cohort.architecture:
+            raise SchemaMismatch("another architecture")
+        rules = state.rules
+        if header.codec != rules.codec:
+            raise SchemaMismatch(f"codec {header.codec!r} (the swarm's is {rules.codec!r})")
+        codec = get_codec(rules.codec, rules.codec_block)
+        sizes = [codec.packed_size(num_params) for _, num_params in self._cohort.shape]
+        found = [(part.fragment, part.payload_bytes) for part in header.fragments]
+        if found != list(enumerate(sizes)):
+            raise SchemaMismatch("fragments or sizes that do not fit the architecture")
+        if header.inner_steps < 1:
+            raise SchemaMismatch("a contribution of no inner steps")

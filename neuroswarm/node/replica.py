@@ -1,0 +1,188 @@
+"""What this node holds of the model: the outer state, the local parameters, the books.
+
+Everything that changes them goes through here, one change at a time. Knows nothing of rounds
+in progress, of peers or of disks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from neuroswarm.codecs.lowbit import LowBit
+from neuroswarm.codecs.registry import Codec, get_codec
+from neuroswarm.diloco.ledger import Ledger, Publication
+from neuroswarm.diloco.state import OuterState
+from neuroswarm.errors import SchemaMismatch
+from neuroswarm.training.compute import ComputeThread
+from neuroswarm.training.trainer import Progress, Trainer
+from neuroswarm.values import NodeId
+from neuroswarm.wire.messages import Contribution, FragmentPayload
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A contribution that is coded but not signed yet."""
+
+    deltas: tuple[Tensor, ...]
+    payloads: tuple[LowBit, ...]
+    parts: tuple[FragmentPayload, ...]
+    data: bytes
+    """Coded bytes of all fragments in order."""
+    progress: Progress
+    """Steps, tokens and mean loss since the last publication."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicaSnapshot:
+    """A replica between two inner steps, for a checkpoint; nothing in it is written later."""
+
+    outer: OuterState
+    local: tuple[Tensor, ...]
+    ledger: tuple[dict[str, Tensor], dict[str, Any]]
+    inner: tuple[dict[str, Tensor], dict[str, Any]]
+
+
+class Replica:
+    """The model at this node. Belongs to the event loop; the model itself to the compute thread.
+
+    `draft` and `move` must not overlap: the rounds driver calls them one after the other.
+    """
+
+    def __init__(
+        self, compute: ComputeThread, trainer: Trainer, me: NodeId, *, max_retained_states: int
+    ) -> None:
+        self._compute = compute
+        self._trainer = trainer
+        self._me = me
+        self._states: deque[OuterState] = deque(maxlen=max_retained_states)
+        self._ledger: Ledger | None = None
+
+    @property
+    def state(self) -> OuterState:
+        """The outer state held; only after `adopt`."""
+        return self._states[0]
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there is one yet."""
+        return bool(self._states)
+
+    def states(self) -> Iterable[OuterState]:
+        """The outer states held, newest first, for peers that download one."""
+        return tuple(self._states)
+
+    def find_state(self, digest: bytes) -> OuterState | None:
+        """A retained state by its digest."""
+        return next((state for state in self._states if state.digest == digest), None)
+
+    @property
+    def codec(self) -> Codec:
+        """The swarm's codec."""
+        return get_codec(self.state.rules.codec, self.state.rules.codec_block)
+
+    async def adopt(self, state: OuterState) -> None:
+        """Take a first outer state: the local parameters start from it."""
+        await asyncio.to_thread(lambda: state.digest)
+        self._states.appendleft(state)
+        self._ledger = Ledger([f.num_params for f in state.fragments], self.codec)
+        await self._compute.run(self._trainer.load, state.params)
+
+    async def restore(self, snapshot: ReplicaSnapshot) -> None:
+        """Take everything up where a snapshot was made."""
+        await asyncio.to_thread(lambda: snapshot.outer.digest)
+        self._states.appendleft(snapshot.outer)
+        tensors, listed = snapshot.ledger
+        self._ledger = Ledger.from_tensors(tensors, listed, self.codec)
+
+        def restore_inner() -> None:
+            self._trainer.load(snapshot.local)
+            self._trainer.load_inner_state(*snapshot.inner)
+
+        await self._compute.run(restore_inner)
+
+    async def draft(self) -> Draft:
+        """Snapshot the local parameters between two steps and code the pseudo-gradient."""
+
+        def take() -> tuple[tuple[Tensor, ...], Progress]:
+            progress = self._trainer.progress
+            self._trainer.mark_published()
+            return self._trainer.local(), progress
+
+        local, progress = await self._compute.run(take)
+        return await asyncio.to_thread(self._code, local, progress)
+
+    def _code(self, local: Sequence[Tensor], progress: Progress) -> Draft:
+        deltas, payloads = self._books.prepare(self.state.params, local)
+        pieces = [self.codec.pack(payload) for payload in payloads]
+        parts = tuple(
+            FragmentPayload(index, hashlib.sha256(piece).digest(), len(piece))
+            for index, piece in enumerate(pieces)
+        )
+        return Draft(deltas, payloads, parts, b"".join(pieces), progress)
+
+    def remember(self, contribution: bytes, draft: Draft) -> None:
+        """Enter a publication into the books, before it is sent."""
+        self._books.remember(
+            Publication(contribution, self.state.round, draft.deltas, draft.payloads)
+        )
+
+    def unpack(self, header: Contribution, data: bytes) -> tuple[LowBit, ...]:
+        """Read a checked payload; SchemaMismatch if its codes are malformed.
+
+        Threads: a worker thread; takes a pass over the bytes.
+        """
+        payloads, start = [], 0
+        if len(header.fragments) != len(self.state.fragments):
+            raise SchemaMismatch("contribution with other fragments than the architecture's")
+        for part, fragment in zip(header.fragments, self.state.fragments, strict=True):
+            piece = data[start : start + part.payload_bytes]
+            payloads.append(self.codec.unpack(piece, fragment.num_params))
+            start += part.payload_bytes
+        return tuple(payloads)
+
+    async def move(self, new: OuterState) -> None:
+        """Go to another outer state: a commit, a repair, another lineage (DESIGN 4.6).
+
+        Cancellation: the books and the parameters change together or not at all.
+        """
+        await asyncio.to_thread(lambda: new.digest)
+
+        def shift() -> None:
+            self._trainer.shift(self._books.move(self.state, new, self._me))
+            self._states.appendleft(new)
+
+        await self._compute.run(shift)
+
+    async def snapshot(self) -> ReplicaSnapshot:
+        """Copy everything between two steps."""
+
+        def take() -> ReplicaSnapshot:
+            return ReplicaSnapshot(
+                self.state,
+                self._trainer.local(),
+                self._books.to_tensors(),
+                self._trainer.inner_state(),
+            )
+
+        return await self._compute.run(take)
+
+    async def evaluate(self, num_batches: int) -> float:
+        """Held-out loss of the outer state, nats per token."""
+        return await self._compute.run(self._trainer.evaluate, self.state.params, num_batches)
+
+    @property
+    def inner_steps(self) -> int:
+        """Inner steps since the last publication."""
+        return self._trainer.progress.steps
+
+    @property
+    def _books(self) -> Ledger:
+        assert self._ledger is not None, "adopt or restore comes first"
+        return self._ledger

@@ -1,0 +1,92 @@
+"""Where every peer stands: the newest round and digest that it has signed for.
+
+Knows nothing of what is done about peers that are ahead, behind or on another lineage.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from neuroswarm.rounds.lineage import History
+from neuroswarm.values import NodeId
+
+MAX_PEERS = 8192
+
+
+class Standing(enum.Enum):
+    """A peer's position seen from this node's history."""
+
+    UNKNOWN = "unknown"
+    """It has no state yet, or its round is forgotten here."""
+    BEHIND = "behind"
+    LEVEL = "level"
+    AHEAD = "ahead"
+    APART = "apart"
+    """It signed another digest for a round that this node remembers."""
+
+
+@dataclass(slots=True)
+class _Position:
+    round: int
+    digest: bytes
+    sequence: int = -1
+    """Of the newest heartbeat that was taken over."""
+    standing: Standing = Standing.UNKNOWN
+    since: float = 0.0
+
+
+class Positions:
+    """The newest position of each signer, bounded."""
+
+    def __init__(self) -> None:
+        self._positions: dict[NodeId, _Position] = {}
+
+    def note(self, signer: NodeId, round_: int, digest: bytes) -> None:
+        """A peer signed that it holds this state; an older round than known is not news."""
+        known = self._positions.get(signer)
+        if known is None:
+            if len(self._positions) < MAX_PEERS:
+                self._positions[signer] = _Position(round_, digest)
+        elif round_ >= known.round:
+            known.round, known.digest = round_, digest
+
+    def note_heartbeat(self, signer: NodeId, sequence: int, round_: int, digest: bytes) -> None:
+        """A peer's newest heartbeat: it counts even if it went back to an older round."""
+        known = self._positions.get(signer)
+        if known is None:
+            self.note(signer, round_, digest)
+            known = self._positions.get(signer)
+        elif sequence > known.sequence:
+            known.round, known.digest = round_, digest
+        if known is not None:
+            known.sequence = max(known.sequence, sequence)
+
+    def standing(self, signer: NodeId, history: History) -> Standing:
+        """Where a peer stands now."""
+        known = self._positions.get(signer)
+        if known is None or not known.digest:
+            return Standing.UNKNOWN
+        if known.round > history.round:
+            return Standing.AHEAD
+        here = history.digest_at(known.round)
+        if here is None:
+            return Standing.BEHIND
+        if here != known.digest:
+            return Standing.APART
+        return Standing.LEVEL if known.round == history.round else Standing.BEHIND
+
+    def rounds_behind(self, signer: NodeId, history: History) -> int:
+        """How many rounds a peer is behind this node; 0 if it is not known or not behind."""
+        known = self._positions.get(signer)
+        return 0 if known is None else max(0, history.round - known.round)
+
+    def lasting(self, signer: NodeId, history: History, now: float) -> tuple[Standing, float]:
+        """A peer's standing, and for how many seconds it has lasted on this node's state."""
+        known = self._positions.get(signer)
+        standing = self.standing(signer, history)
+        if known is None:
+            return standing, 0.0
+        if standing is not known.standing:
+            known.standing, known.since = standing, now
+        return standing, now - known.since
