@@ -71,7 +71,7 @@ class Ledger:
 
     @property
     def residual(self) -> tuple[Tensor, ...]:
-        """e of each fragment, float32, shape [N]; not to be written. Replaced by `move`."""
+        """What coding left over (e), float32, shape [N] for each fragment; not to be written."""
         return self._residual
 
     @property
