@@ -25,7 +25,13 @@ from neuroswarm.errors import (
 )
 from neuroswarm.identity.answer_proof import make_nonce, verify_answer
 from neuroswarm.identity.certificate import NodeCredentials, get_host_name
-from neuroswarm.net.grpc_settings import METHOD_PREFIX, NONCE_KEY, PROOF_KEY, channel_options
+from neuroswarm.net.grpc_settings import (
+    METHOD_PREFIX,
+    NONCE_KEY,
+    PROOF_KEY,
+    CallBounds,
+    channel_options,
+)
 from neuroswarm.net.occasional import Occasional
 from neuroswarm.net.traffic import Traffic
 from neuroswarm.values import NodeId, PeerAddress
@@ -42,9 +48,12 @@ _UNREACHABLE = {
 class PeerChannel:
     """One channel with its multi-callables, which gRPC would register anew for every call."""
 
-    def __init__(self, address: PeerAddress, credentials: grpc.ChannelCredentials) -> None:
-        self.address = address
+    def __init__(
+        self, address: PeerAddress, credentials: grpc.ChannelCredentials, max_calls: int
+    ) -> None:
         self.num_calls = 0
+        """Calls in flight or waiting for their turn."""
+        self.turns = asyncio.Semaphore(max_calls)
         self._channel = grpc.aio.secure_channel(
             str(address.endpoint),
             credentials,
@@ -73,16 +82,16 @@ class PeerChannel:
 
 
 class CallClient:
-    """Calls peers over channels that are opened at need, at most `max_channels` at a time."""
+    """Calls peers over channels that are opened at need, closed at need too."""
 
     def __init__(
-        self, credentials: NodeCredentials, max_channels: int, traffic: Traffic, clock: Clock
+        self, credentials: NodeCredentials, bounds: CallBounds, traffic: Traffic, clock: Clock
     ) -> None:
         self._me = credentials.node_id
         self._tls = grpc.ssl_channel_credentials(
             credentials.ca_pem, credentials.key_pem, credentials.certificate_pem
         )
-        self._max_channels = max_channels
+        self._bounds = bounds
         self._traffic = traffic
         self._channels: OrderedDict[PeerAddress, PeerChannel] = OrderedDict()
         self._refusals = Occasional(clock)
@@ -93,10 +102,10 @@ class CallClient:
     ) -> bytes:
         """Call and return the reply; errors as `transport.Rpc.call` has them."""
         nonce = make_nonce()
-        async with self._channel_to(peer) as channel:
+        async with self._channel_to(peer, timeout_s) as (channel, left_s):
             with self._translated(peer, method, nonce):
                 call = channel.get_unary(method)(
-                    request, timeout=timeout_s, metadata=((NONCE_KEY, nonce),)
+                    request, timeout=left_s, metadata=((NONCE_KEY, nonce),)
                 )
                 self._traffic.bytes_sent += len(request)
                 reply = await call
@@ -109,9 +118,9 @@ class CallClient:
     ) -> AsyncIterator[bytes]:
         """Call and yield the messages; errors as `transport.Rpc.stream` has them."""
         nonce = make_nonce()
-        async with self._channel_to(peer) as channel:
+        async with self._channel_to(peer, timeout_s) as (channel, left_s):
             call = channel.get_stream(method)(
-                request, timeout=timeout_s, metadata=((NONCE_KEY, nonce),)
+                request, timeout=left_s, metadata=((NONCE_KEY, nonce),)
             )
             self._traffic.bytes_sent += len(request)
             try:
@@ -140,30 +149,45 @@ class CallClient:
             await channel.close()
 
     @asynccontextmanager
-    async def _channel_to(self, peer: PeerAddress) -> AsyncIterator[PeerChannel]:
-        """The peer's channel, kept from being evicted while in use."""
+    async def _channel_to(
+        self, peer: PeerAddress, timeout_s: float
+    ) -> AsyncIterator[tuple[PeerChannel, float]]:
+        """The peer's channel, in turn and kept from being evicted, and the seconds left then."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
         channel = self._channels.get(peer)
+        evicted = None
         if channel is None:
             evicted = self._make_room()
-            channel = self._channels[peer] = PeerChannel(peer, self._tls)
-        else:
-            evicted = None
-            self._channels.move_to_end(peer)
+            channel = PeerChannel(peer, self._tls, self._bounds.max_calls_per_peer)
+            self._channels[peer] = channel
+        self._channels.move_to_end(peer)
         channel.num_calls += 1
         try:
             if evicted is not None:
                 await evicted.close()
-            yield channel
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await channel.turns.acquire()
+            except TimeoutError as error:
+                raise PeerUnreachable(
+                    f"{peer} unreachable: earlier calls to it take too long", peer=peer.node_id
+                ) from error
+            try:
+                if self._is_closed:
+                    raise PeerUnreachable("this node is stopping", peer=peer.node_id)
+                yield channel, deadline - asyncio.get_running_loop().time()
+            finally:
+                channel.turns.release()
         finally:
             channel.num_calls -= 1
 
     def _make_room(self) -> PeerChannel | None:
-        if len(self._channels) < self._max_channels:
+        if len(self._channels) < self._bounds.max_channels:
             return None
         for address, channel in self._channels.items():
             if channel.num_calls == 0:
                 return self._channels.pop(address)
-        raise PeerUnreachable(f"all {self._max_channels} channels are in use")
+        raise PeerUnreachable(f"all {self._bounds.max_channels} channels are in use")
 
     @contextmanager
     def _translated(self, peer: PeerAddress, method: str, nonce: bytes) -> Iterator[None]:

@@ -24,8 +24,11 @@ class CallBounds:
 
     max_calls: int = 256
     """Calls being answered; further ones are refused. Bounds memory at 4 MiB each."""
-    max_calls_per_caller: int = 32
-    """Calls of one caller being answered; on one connection further ones wait at the caller."""
+    max_calls_per_caller: int = 64
+    """Calls of one caller being answered; further ones are refused."""
+    max_calls_per_peer: int = 32
+    """Own calls to one peer; further ones wait. Half of what peers bear, so that a call whose
+    end has not been noted there yet does not count against the next one."""
     max_channels: int = 256
     """Channels kept open; the one unused for longest closes for a new one."""
 
@@ -67,7 +70,6 @@ def channel_options(host_name: str) -> Options:
         ("grpc.ssl_target_name_override", host_name),
         ("grpc.client_idle_timeout_ms", _IDLE_TIMEOUT_MS),
         ("grpc.enable_http_proxy", 0),  # peers are called directly, whatever the environment says
-        ("grpc.enable_retries", 0),  # callers decide, with another source at hand
         ("grpc.use_local_subchannel_pool", 1),  # closing a channel closes its connection
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.min_reconnect_backoff_ms", 2_000),

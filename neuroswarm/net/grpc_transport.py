@@ -57,9 +57,7 @@ class GrpcTransport(Service):
         self._bounds = bounds
         self._traffic = Traffic()
         self._server = CallServer(credentials, bounds, self._traffic, self._report_bug)
-        self._client = CallClient(
-            credentials, bounds.max_channels, self._traffic, clock or SystemClock()
-        )
+        self._client = CallClient(credentials, bounds, self._traffic, clock or SystemClock())
         self._bug: asyncio.Future[None] | None = None
         self._endpoint: Endpoint | None = None
 

@@ -22,6 +22,14 @@ from neuroswarm.wire import limits
 PUBLIC_KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 
+_P = 2**255 - 19
+_ORDER_8 = (
+    0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826,
+    0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7,
+)
+_OWNERLESS_KEYS = frozenset((0, 1, *_ORDER_8, _P - 1, _P, _P + 1))
+"""Points of small order, as y coordinates: everybody can sign for such keys."""
+
 
 class Kind(enum.IntEnum):
     """What a signed body is; numbers are those of `neuroswarm.v1.Kind`."""
@@ -102,6 +110,8 @@ def verify(message: envelope_pb2.Signed) -> Signed:
     except ValueError as error:
         raise SchemaMismatch(f"unknown kind of statement: {message.kind}") from error
     signed = Signed(kind, message.body, message.public_key, message.signature)
+    if int.from_bytes(signed.public_key, "little") % 2**255 in _OWNERLESS_KEYS:
+        raise BadSignature(f"signed with a key that nobody owns: {signed.public_key.hex()}")
     try:
         key = Ed25519PublicKey.from_public_bytes(signed.public_key)
         key.verify(signed.signature, _domain(kind) + signed.body)
