@@ -6,15 +6,14 @@ so that it never equivocates. Knows nothing of what the statements mean.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from neuroswarm.errors import CheckpointError, PeerError
+from neuroswarm.checkpoint.durable import replace_file, translating
+from neuroswarm.errors import PeerError
 from neuroswarm.v1 import envelope_pb2
 from neuroswarm.wire.signed import Kind, Signed, verify
 
@@ -38,10 +37,8 @@ class SaidLog:
     def __init__(self, folder: Path) -> None:
         """Use `folder`, created if it is missing; CheckpointError if that fails."""
         self._folder = folder
-        try:
+        with translating("create", folder):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CheckpointError(f"cannot create {folder}: {error.strerror}") from error
 
     def record(self, round_: int, base_digest: bytes, said: Said) -> None:
         """Write a statement durably; it may be sent once this returns. Blocks for the disk.
@@ -50,21 +47,8 @@ class SaidLog:
             CheckpointError: the disk does not take it; then it must not be sent.
         """
         data = said.signed.to_proto().SerializeToString()
-        path = self._path(round_, base_digest, said.signed.kind)
-        temporary = path.with_suffix(".tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(len(data).to_bytes(MAX_HEADER_BYTES, "little") + data + said.payload)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            self._sync_folder()
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise CheckpointError(
-                f"cannot note what is signed in {path}: {error.strerror}"
-            ) from error
+        framed = len(data).to_bytes(MAX_HEADER_BYTES, "little") + data + said.payload
+        replace_file(self._path(round_, base_digest, said.signed.kind), framed)
 
     def recall(self, round_: int, base_digest: bytes) -> dict[Kind, Said]:
         """What was signed about a round, by kind; drops what is about other rounds.
@@ -86,13 +70,6 @@ class SaidLog:
 
     def _prefix(self, round_: int, base_digest: bytes) -> str:
         return f"{round_}-{base_digest.hex()[:16]}-"
-
-    def _sync_folder(self) -> None:
-        descriptor = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _read(path: Path) -> Said | None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from neuroswarm.diloco.outer import RoundOutcome, advance
+from neuroswarm.diloco.outer import AgreedContribution, RoundOutcome, advance
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import PeerError
 from neuroswarm.node.crowd import Crowd
@@ -36,8 +36,10 @@ class Commit:
     """Where it stood."""
     outcome: RoundOutcome | None
     """What the outer step made of the agreed set; None for a downloaded state."""
+    contributions: tuple[bytes, ...]
+    """Ids of the agreed set, ascending."""
     signers: tuple[NodeId, ...]
-    """Signers of the agreed contributions, in the order of their ids."""
+    """Their signers, in the same order."""
     is_repair: bool
     """Whether it changed the lineage."""
 
@@ -67,7 +69,7 @@ class Committer:
             return None
         outcome = await asyncio.to_thread(advance, state, agreed)
         await self._enter(state, outcome.state, contributions, confirms)
-        return Commit(outcome.state, state, outcome, tuple(c.node_id for c in agreed), False)
+        return _commit(state, outcome, agreed, is_repair=False)
 
     async def replay(self, verdict: Verdict) -> Commit | None:
         """Apply a round that others finished, on the state held or on a retained one."""
@@ -80,7 +82,6 @@ class Committer:
             return None
         outcome = await asyncio.to_thread(advance, base, agreed)
         await self._enter(base, outcome.state, result.contributions, result.confirms)
-        is_repair = base is not left
         if outcome.state.digest != result.next_digest:
             logger.warning(
                 "round %d of %s led to %s there and to %s here",
@@ -89,14 +90,14 @@ class Committer:
                 short(result.next_digest),
                 short(outcome.state.digest),
             )
-        return Commit(outcome.state, left, outcome, tuple(c.node_id for c in agreed), is_repair)
+        return _commit(left, outcome, agreed, is_repair=base is not left)
 
     async def jump(self, download: Download) -> Commit:
         """Go to a downloaded state."""
         left, state = self._replica.state, download.state
         await self._replica.move(state)
         self._intake.history = History(state.round, state.digest)
-        return Commit(state, left, None, (), download.is_repair)
+        return Commit(state, left, None, (), (), download.is_repair)
 
     async def _enter(
         self,
@@ -116,6 +117,18 @@ class Committer:
     def _confirms(self, state: OuterState, contributions: tuple[bytes, ...]) -> tuple[Signed, ...]:
         said = self._intake.register.find(Kind.CONFIRM, state.round, state.digest)
         return tuple(s for s in said if _read(s).contributions == contributions)
+
+
+def _commit(
+    left: OuterState,
+    outcome: RoundOutcome,
+    agreed: Sequence[AgreedContribution],
+    *,
+    is_repair: bool,
+) -> Commit:
+    contributions = tuple(c.id for c in agreed)
+    signers = tuple(c.node_id for c in agreed)
+    return Commit(outcome.state, left, outcome, contributions, signers, is_repair)
 
 
 def _read(signed: Signed) -> Confirm:

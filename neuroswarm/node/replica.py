@@ -11,15 +11,15 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
 from torch import Tensor
 
+from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.codecs.lowbit import LowBit
 from neuroswarm.codecs.registry import Codec, get_codec
 from neuroswarm.diloco.ledger import Ledger, Publication
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import SchemaMismatch
+from neuroswarm.models.fragments import Fragments
 from neuroswarm.training.compute import ComputeThread
 from neuroswarm.training.trainer import Progress, Trainer
 from neuroswarm.values import NodeId
@@ -39,16 +39,6 @@ class Draft:
     """Steps, tokens and mean loss since the last publication."""
 
 
-@dataclass(frozen=True, eq=False)
-class ReplicaSnapshot:
-    """A replica between two inner steps, for a checkpoint; nothing in it is written later."""
-
-    outer: OuterState
-    local: tuple[Tensor, ...]
-    ledger: tuple[dict[str, Tensor], dict[str, Any]]
-    inner: tuple[dict[str, Tensor], dict[str, Any]]
-
-
 class Replica:
     """The model at this node. Belongs to the event loop; the model itself to the compute thread.
 
@@ -63,6 +53,11 @@ class Replica:
         self._me = me
         self._states: deque[OuterState] = deque(maxlen=max_retained_states)
         self._ledger: Ledger | None = None
+
+    @property
+    def fragments(self) -> Fragments:
+        """The architecture's fragments."""
+        return self._trainer.fragments
 
     @property
     def state(self) -> OuterState:
@@ -94,7 +89,7 @@ class Replica:
         self._ledger = Ledger([f.num_params for f in state.fragments], self.codec)
         await self._compute.run(self._trainer.load, state.params)
 
-    async def restore(self, snapshot: ReplicaSnapshot) -> None:
+    async def restore(self, snapshot: Snapshot) -> None:
         """Take everything up where a snapshot was made."""
         await asyncio.to_thread(lambda: snapshot.outer.digest)
         self._states.appendleft(snapshot.outer)
@@ -160,22 +155,22 @@ class Replica:
 
         await self._compute.run(shift)
 
-    async def snapshot(self) -> ReplicaSnapshot:
+    async def snapshot(self) -> Snapshot:
         """Copy everything between two steps."""
 
-        def take() -> ReplicaSnapshot:
-            return ReplicaSnapshot(
-                self.state,
-                self._trainer.local(),
-                self._books.to_tensors(),
-                self._trainer.inner_state(),
+        def take() -> Snapshot:
+            return Snapshot(
+                outer=self.state,
+                local=self._trainer.local(),
+                ledger=self._books.to_tensors(),
+                inner=self._trainer.inner_state(),
             )
 
         return await self._compute.run(take)
 
-    async def evaluate(self, num_batches: int) -> float:
-        """Held-out loss of the outer state, nats per token."""
-        return await self._compute.run(self._trainer.evaluate, self.state.params, num_batches)
+    async def evaluate_state(self, state: OuterState, num_batches: int) -> float:
+        """Held-out loss of an outer state, nats per token."""
+        return await self._compute.run(self._trainer.evaluate, state.params, num_batches)
 
     @property
     def inner_steps(self) -> int:

@@ -1,0 +1,160 @@
+"""Wires a node's parts together; nothing is started, read or sent here.
+
+Knows who needs whom, and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from neuroswarm.checkpoint.said import SaidLog
+from neuroswarm.checkpoint.transfer import StateDonor, shape_of
+from neuroswarm.clock import Clock
+from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.discovery.tracker_client import TrackerClient
+from neuroswarm.discovery.tracker_server import TrackerDirectory
+from neuroswarm.gossip.asking import Asker
+from neuroswarm.gossip.service import GossipService
+from neuroswarm.gossip.serving import RoundsServer
+from neuroswarm.heartbeat.service import HeartbeatService
+from neuroswarm.identity.node_key import NodeKey
+from neuroswarm.identity.sealing import Sealer
+from neuroswarm.membership.own_record import OwnRecord
+from neuroswarm.membership.peer_table import PeerTable
+from neuroswarm.node.carriers import Carriers
+from neuroswarm.node.committing import Committer
+from neuroswarm.node.crowd import Crowd
+from neuroswarm.node.driver import Observer, RoundDriver, RoundParts
+from neuroswarm.node.holdings import Holdings
+from neuroswarm.node.inquiry import Inquirer
+from neuroswarm.node.intake import Cohort, Intake
+from neuroswarm.node.joining import Joiner
+from neuroswarm.node.replica import Replica
+from neuroswarm.node.voice import Voice
+from neuroswarm.values import Endpoint
+from neuroswarm.wire.messages import Heartbeat
+
+ARCHIVE_BYTES = 512 * 1024 * 1024
+"""Payloads of the latest rounds kept for late peers, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """How a node finds its peers and is found."""
+
+    peers: PeerTable
+    record: OwnRecord
+    heartbeat: HeartbeatService
+    trackers: TrackerClient
+    directory: TrackerDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsRoom:
+    """How a node takes part in rounds."""
+
+    crowd: Crowd
+    intake: Intake
+    gossip: GossipService
+    driver: RoundDriver
+    joiner: Joiner
+
+
+def make_cohort(swarm_name: str, replica: Replica) -> Cohort:
+    """The swarm and architecture that this node belongs to."""
+    fragments = replica.fragments
+    architecture = fragments.architecture
+    head = b"neuroswarm v1 swarm\0" + swarm_name.encode() + b"\0"
+    swarm_id = hashlib.sha256(head + architecture).digest()
+    return Cohort(swarm_id, architecture, shape_of(fragments.names, fragments.sizes))
+
+
+def assemble_membership(
+    config: SwarmNodeConfig,
+    carriers: Carriers,
+    *,
+    key: NodeKey,
+    sealer: Sealer,
+    describe: Callable[[], Heartbeat],
+    incarnation: int,
+    hints: tuple[Endpoint, ...],
+    clock: Clock,
+) -> Membership:
+    """The parts that know the peers."""
+    peers = PeerTable(key.node_id, config.heartbeat.interval_s)
+    record = OwnRecord(key, describe, incarnation=incarnation)
+    heartbeat = HeartbeatService(
+        config.heartbeat,
+        datagrams=carriers.datagrams,
+        record=record,
+        peers=peers,
+        clock=clock,
+        hints=hints,
+    )
+    trackers = TrackerClient(
+        config.network.trackers,
+        sealer=sealer,
+        record=record,
+        peers=peers,
+        clock=clock,
+        on_news=heartbeat.announce_now,
+    )
+    directory = TrackerDirectory(peers, sealer=sealer, clock=clock, record=record)
+    return Membership(peers, record, heartbeat, trackers, directory)
+
+
+def assemble_rounds(
+    config: SwarmNodeConfig,
+    carriers: Carriers,
+    *,
+    key: NodeKey,
+    cohort: Cohort,
+    replica: Replica,
+    peers: PeerTable,
+    log: SaidLog | None,
+    is_training: Callable[[], bool],
+    observer: Observer,
+    clock: Clock,
+) -> RoundsRoom:
+    """The parts that agree on rounds."""
+    crowd = Crowd(peers, cohort.swarm_id, clock)
+    asker = Asker(carriers.rpc, config.rounds)
+    # The driver, which wants payloads and is woken, is made from the intake: bound late.
+    room: list[RoundDriver] = []
+    intake = Intake(
+        cohort,
+        crowd,
+        want=lambda contribution, holder: room[0].want(contribution, holder),
+        wake=lambda: room[0].wake(),
+        max_archive_bytes=ARCHIVE_BYTES,
+    )
+    gossip = GossipService(
+        carriers.rpc,
+        listener=intake,
+        neighbours=crowd,
+        clock=clock,
+        seed=int.from_bytes(key.node_id[:8], "little"),
+    )
+    holdings = Holdings(intake, asker, crowd=crowd, replica=replica, clock=clock)
+    driver = RoundDriver(
+        RoundParts(
+            intake=intake,
+            crowd=crowd,
+            replica=replica,
+            holdings=holdings,
+            committer=Committer(replica, holdings, intake=intake, crowd=crowd),
+            inquirer=Inquirer(carriers.rpc, asker, cohort=cohort, crowd=crowd, replica=replica),
+            voice=Voice(key, cohort.swarm_id, log, gossip),
+        ),
+        is_training=is_training,
+        observer=observer,
+        cfg=config.rounds,
+        clock=clock,
+    )
+    room.append(driver)
+    RoundsServer(carriers.rpc, intake)
+    StateDonor(carriers.rpc, replica.states)
+    joiner = Joiner(carriers.rpc, cohort, crowd, clock=clock)
+    return RoundsRoom(crowd, intake, gossip, driver, joiner)

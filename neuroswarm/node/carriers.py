@@ -1,0 +1,91 @@
+"""What carries a node's bytes: gRPC and UDP, or anything with the same faces.
+
+Knows nothing of what is carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack
+from typing import Any, Protocol
+
+from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.identity.certificate import issue
+from neuroswarm.identity.node_key import NodeKey
+from neuroswarm.identity.sealing import Sealer
+from neuroswarm.identity.token import SwarmToken
+from neuroswarm.net.datagram import UdpTransport
+from neuroswarm.net.grpc_transport import GrpcTransport
+from neuroswarm.service import Service
+from neuroswarm.transport import Datagrams, Rpc
+from neuroswarm.values import Endpoint
+
+
+class Carriers(Protocol):
+    """A node's two transports, started and stopped together."""
+
+    @property
+    def rpc(self) -> Rpc:
+        """Calls between members."""
+        ...
+
+    @property
+    def datagrams(self) -> Datagrams:
+        """Sealed datagrams between members."""
+        ...
+
+    @property
+    def grpc_endpoint(self) -> Endpoint:
+        """Where calls are answered; once started."""
+        ...
+
+    @property
+    def heartbeat_endpoint(self) -> Endpoint:
+        """Where datagrams are taken; once started."""
+        ...
+
+    async def start(self) -> None:
+        """Bind; ConfigError names a port that is taken."""
+        ...
+
+    async def stop(self) -> None:
+        """Let go of everything."""
+        ...
+
+    async def wait_closed(self) -> None:
+        """Wait for the end; raise what made a transport fail."""
+        ...
+
+
+MakeCarriers = Callable[[NodeKey, SwarmToken, SwarmNodeConfig], Carriers]
+
+
+class NetworkCarriers(Service):
+    """gRPC with mutual TLS and sealed UDP."""
+
+    name = "carriers"
+
+    def __init__(self, key: NodeKey, token: SwarmToken, config: SwarmNodeConfig) -> None:
+        super().__init__()
+        network = config.network
+        self.rpc = GrpcTransport(issue(token, key), Endpoint(network.host, network.bound_grpc_port))
+        self.datagrams = UdpTransport(
+            Sealer(token.datagram_key), Endpoint(network.host, config.heartbeat.port)
+        )
+
+    @property
+    def grpc_endpoint(self) -> Endpoint:
+        """Where calls are answered; once started."""
+        return self.rpc.endpoint
+
+    @property
+    def heartbeat_endpoint(self) -> Endpoint:
+        """Where datagrams are taken; once started."""
+        return self.datagrams.endpoint
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        await stack.enter_async_context(self.datagrams)
+        await stack.enter_async_context(self.rpc)
+
+    def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return (self.datagrams.wait_closed(), self.rpc.wait_closed())

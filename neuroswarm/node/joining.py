@@ -1,0 +1,91 @@
+"""How a node comes by its first outer state: from a peer, or by a genesis of its own.
+
+Knows nothing of rounds; a checkpoint on disk comes before all this.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from neuroswarm.checkpoint.transfer import download_state
+from neuroswarm.clock import Clock
+from neuroswarm.diloco.state import OuterState
+from neuroswarm.errors import PeerError
+from neuroswarm.membership.peer_table import Peer
+from neuroswarm.node.crowd import Crowd
+from neuroswarm.node.intake import Cohort
+from neuroswarm.transport import Rpc
+from neuroswarm.values import PeerAddress, short
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.1
+RETRY_S = 1.0
+PATIENCE_FACTOR = 3
+"""A node whose peers have no state either waits this many times longer, unless its id is the
+smallest: so that of several that start together one makes the genesis."""
+
+
+class Joiner:
+    """Finds the first outer state."""
+
+    def __init__(self, rpc: Rpc, cohort: Cohort, crowd: Crowd, *, clock: Clock) -> None:
+        self._rpc = rpc
+        self._cohort = cohort
+        self._crowd = crowd
+        self._clock = clock
+        self._random = random.Random(crowd.me)
+
+    async def find_state(
+        self, make_genesis: Callable[[], OuterState], *, wait_s: float
+    ) -> OuterState:
+        """Download the state of the swarm, or make the genesis of a new one.
+
+        Args:
+            make_genesis: Makes the outer state of round 0.
+            wait_s: Seconds without an answer after which a swarm of its own is started.
+        """
+        started_at = self._clock.monotonic()
+        while True:
+            live = self._crowd.live()
+            holders = [peer for peer in live if peer.heartbeat.digest]
+            if holders:
+                state = await self._download(holders)
+                if state is not None:
+                    return state
+                await self._clock.sleep(RETRY_S)
+                continue
+            waited_s = self._clock.monotonic() - started_at
+            is_first = all(self._crowd.me < peer.node_id for peer in live)
+            if waited_s >= (wait_s if is_first else PATIENCE_FACTOR * wait_s):
+                logger.info("no swarm to be found: starting one (others join it at any time)")
+                return make_genesis()
+            await self._clock.sleep(LOOK_S)
+
+    async def _download(self, holders: list[Peer]) -> OuterState | None:
+        digest, donors = choose_donors(holders)
+        self._random.shuffle(donors)
+        for donor in donors:
+            logger.info("joining the swarm: downloading state %s from %s", short(digest), donor)
+            try:
+                return await download_state(
+                    self._rpc,
+                    donor,
+                    digest,
+                    architecture=self._cohort.architecture,
+                    shape=self._cohort.shape,
+                )
+            except PeerError as error:
+                logger.info("no state from %s: %s", donor, error)
+        return None
+
+
+def choose_donors(holders: list[Peer]) -> tuple[bytes, list[PeerAddress]]:
+    """The digest that most of the peers hold, the newest of equals, and its holders."""
+    rounds = {peer.heartbeat.digest: peer.heartbeat.round for peer in holders}
+    counts = Counter(peer.heartbeat.digest for peer in holders)
+    digest = max(counts, key=lambda d: (counts[d], rounds[d], d))
+    return digest, [peer.address for peer in holders if peer.heartbeat.digest == digest]

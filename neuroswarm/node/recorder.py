@@ -1,0 +1,186 @@
+"""Follows what rounds do: counts, evaluates, writes the event log and the checkpoints.
+
+Only the snapshot holds up the next round; the rest happens beside it. Knows nothing of how
+rounds work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from neuroswarm.checkpoint.snapshot import Snapshot
+from neuroswarm.clock import Clock
+from neuroswarm.errors import CheckpointError
+from neuroswarm.node.committing import Commit
+from neuroswarm.node.replica import Replica
+from neuroswarm.node.statistics import Statistics, count_foreign
+from neuroswarm.service import Service
+from neuroswarm.values import short
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING = 64
+"""Commits whose evaluation and checkpoint may be outstanding; then the oldest go without."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    commit: Commit
+    event: dict[str, object]
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Sinks:
+    """Where what is recorded goes."""
+
+    save: Callable[[Snapshot], object] | None
+    """Writes a checkpoint; blocks; raises CheckpointError. None: nothing is kept."""
+    event_log: Path | None
+    """JSON lines, one an event. None: none are written."""
+    announce: Callable[[], None]
+    """Tells the peers of the new state at once."""
+    measure: Callable[[], Mapping[str, object]]
+    """Measurements that go into every event."""
+
+
+class Recorder(Service):
+    """The rounds driver's observer."""
+
+    name = "recorder"
+
+    def __init__(
+        self,
+        replica: Replica,
+        statistics: Statistics,
+        sinks: Sinks,
+        *,
+        eval_batches: int,
+        clock: Clock,
+    ) -> None:
+        super().__init__()
+        self._replica = replica
+        self._statistics = statistics
+        self._sinks = sinks
+        self._eval_batches = eval_batches
+        self._clock = clock
+        self._waiting: asyncio.Queue[_Work] = asyncio.Queue()
+        self._log_failed = False
+        self.progressed = asyncio.Event()
+        """Set after every commit and every evaluation; whoever waits for it clears it."""
+
+    def on_published(self, round_: int, contribution: bytes) -> None:
+        """Note a publication of this node."""
+        self._statistics.contributions_published += 1
+        self._spawn(
+            self._append(
+                {
+                    "event": "published",
+                    "time": self._clock.wall(),
+                    "round": round_,
+                    "contribution": contribution.hex(),
+                }
+            )
+        )
+
+    async def on_commit(self, commit: Commit) -> None:
+        """Note a move to another outer state; returns once the snapshot is taken."""
+        applied_at = self._clock.wall()
+        self._statistics.note(commit)
+        self._sinks.announce()
+        _log_commit(commit, self._statistics)
+        event = {**self._describe(commit, applied_at), **self._sinks.measure()}
+        work = _Work(commit, event, await self._replica.snapshot())
+        while self._waiting.qsize() >= MAX_WAITING:
+            self._waiting.get_nowait()
+        self._waiting.put_nowait(work)
+        self.progressed.set()
+
+    async def save_now(self) -> None:
+        """Write a checkpoint of this moment; a failure is logged."""
+        await self._save(await self._replica.snapshot())
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        pass
+
+    def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return (self._work(),)
+
+    async def _work(self) -> None:
+        while True:
+            work = await self._waiting.get()
+            loss = await self._replica.evaluate_state(work.commit.state, self._eval_batches)
+            known = loss if math.isfinite(loss) else None
+            self._statistics.held_out_loss = known
+            await self._append({**work.event, "held_out_loss": known})
+            if self._waiting.empty():  # the newest is what a restart needs
+                await self._save(work.snapshot)
+            self.progressed.set()
+
+    def _describe(self, commit: Commit, applied_at: float) -> dict[str, object]:
+        return {
+            "event": "commit",
+            "time": applied_at,
+            "round": commit.state.round,
+            "digest": commit.state.digest.hex(),
+            "left_round": commit.left.round,
+            "left_digest": commit.left.digest.hex(),
+            "is_repair": commit.is_repair,
+            "is_download": commit.outcome is None,
+            "contributions": [c.hex() for c in commit.contributions],
+            "signers": [signer.hex() for signer in commit.signers],
+            "foreign_used": count_foreign(commit, self._statistics.me),
+            "method": "none" if commit.outcome is None else commit.outcome.method,
+        }
+
+    async def _append(self, event: Mapping[str, object]) -> None:
+        path = self._sinks.event_log
+        if path is None:
+            return
+        line = json.dumps(event, allow_nan=False) + "\n"
+        try:
+            await asyncio.to_thread(_append_line, path, line)
+        except OSError as error:
+            if not self._log_failed:
+                logger.warning("cannot write %s: %s (training goes on)", path, error.strerror)
+            self._log_failed = True
+
+    async def _save(self, snapshot: Snapshot) -> None:
+        if self._sinks.save is None:
+            return
+        try:
+            await asyncio.to_thread(self._sinks.save, snapshot)
+        except CheckpointError as error:
+            logger.warning("no checkpoint of round %d: %s", snapshot.outer.round, error)
+
+
+def _append_line(path: Path, line: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line)
+
+
+def _log_commit(commit: Commit, statistics: Statistics) -> None:
+    if commit.outcome is None:
+        logger.info(
+            "moved to downloaded state %s of round %d",
+            short(commit.state.digest),
+            commit.state.round,
+        )
+        return
+    logger.info(
+        "round %d committed: %d contributions, %d used, %s, state %s%s",
+        commit.state.round - 1,
+        len(commit.contributions),
+        statistics.last_set_size,
+        commit.outcome.method,
+        short(commit.state.digest),
+        " (repair)" if commit.is_repair else "",
+    )

@@ -1,0 +1,142 @@
+"""What a node trains: model, data and the device, made from settings or handed in.
+
+Knows nothing of peers or rounds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from neuroswarm.clock import Clock
+from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.data.sampler import WindowSampler
+from neuroswarm.diloco.rules import Rules
+from neuroswarm.diloco.state import OuterState, genesis
+from neuroswarm.errors import ConfigError
+from neuroswarm.models.transformer import Transformer, TransformerConfig
+from neuroswarm.training.corpus import Corpus, load_corpus
+from neuroswarm.training.loss import next_token_loss
+from neuroswarm.training.trainer import Batches, Trainer
+from neuroswarm.values import NodeId
+
+logger = logging.getLogger(__name__)
+
+LossFunction = Callable[[nn.Module, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What the user brings; what is None comes from the settings."""
+
+    model: nn.Module | None = None
+    """Any module that `loss_fn` understands. None: the built-in transformer."""
+    data: Path | Tensor | Batches | None = None
+    """Text file or folder, token ids [num_tokens], or an object that makes batches.
+    None: `data.path`, or this Python's standard library."""
+    loss_fn: LossFunction = next_token_loss
+
+    def make_trainer(self, config: SwarmNodeConfig, node_id: NodeId, clock: Clock) -> Trainer:
+        """Build model and data and put them together. Blocks; takes seconds for large texts.
+
+        Raises:
+            DataError: there is no text to train on.
+            ConfigError: the device is not there, or the data does not fit the settings.
+        """
+        model = self.model if self.model is not None else _build_model(config)
+        model.to(choose_device(config.resources.device))
+        return Trainer(
+            model,
+            self._batches(config, node_id),
+            config.training,
+            clock=clock,
+            loss_fn=self.loss_fn,
+        )
+
+    def _batches(self, config: SwarmNodeConfig, node_id: NodeId) -> Batches:
+        training = config.training
+        if isinstance(self.data, Path) or self.data is None:
+            path = self.data or config.data.path
+            corpus = load_corpus(path, max_bytes=config.data.max_bytes)
+        elif isinstance(self.data, Tensor):
+            corpus = Corpus(self.data, "tokens handed in")
+        else:
+            return self.data
+        sampler: WindowSampler = corpus.sampler(
+            context=training.context,
+            batch_size=training.batch_size,
+            seed=training.seed,
+            node_id=node_id,
+        )
+        logger.info("training on %s: %d tokens", corpus.source, corpus.tokens.numel())
+        return sampler
+
+
+def make_genesis(
+    config: SwarmNodeConfig, trainer: Trainer, params: tuple[Tensor, ...]
+) -> OuterState:
+    """The outer state of round 0 of a new swarm with this node's rules and parameters."""
+    fragments = trainer.fragments
+    return genesis(
+        make_rules(config), fragments.architecture, zip(fragments.names, params, strict=True)
+    )
+
+
+def make_rules(config: SwarmNodeConfig) -> Rules:
+    """The rules that this node's settings would give a new swarm."""
+    diloco, aggregation = config.diloco, config.aggregation
+    return Rules(
+        aggregation_method=aggregation.method,
+        krum_f=aggregation.krum_f,
+        krum_neighbours=aggregation.krum_neighbours,
+        trimmed_mean_beta=aggregation.trimmed_mean_beta,
+        norm_scaling=aggregation.norm_scaling,
+        use_nnm=aggregation.use_nnm,
+        cosine_threshold=aggregation.cosine_threshold,
+        magnitude_ratio_threshold=aggregation.magnitude_ratio_threshold,
+        codec=diloco.codec,
+        codec_block=diloco.codec_block,
+        outer_lr=diloco.outer_lr,
+        outer_momentum=diloco.outer_momentum,
+        auto_scale=diloco.auto_scale,
+        inner_steps=diloco.inner_steps,
+        inner_steps_min=diloco.inner_steps_min,
+        inner_steps_max=diloco.inner_steps_max,
+    )
+
+
+def describe_differences(own: Rules, swarm: Rules) -> list[str]:
+    """Where this node's settings differ from the rules of the swarm that it joined."""
+    return [
+        f"{name} {getattr(own, name)} (the swarm's: {getattr(swarm, name)})"
+        for name in type(own).model_fields
+        if getattr(own, name) != getattr(swarm, name)
+    ]
+
+
+def choose_device(name: str) -> torch.device:
+    """The device to train on; ConfigError if it is not there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"device not to be used: {name!r} (auto, cpu, cuda, cuda:0)") from error
+    return device
+
+
+def _build_model(config: SwarmNodeConfig) -> Transformer:
+    training = config.training
+    dimensions = TransformerConfig(
+        dim=training.dim,
+        num_layers=training.num_layers,
+        num_heads=training.num_heads,
+        context=training.context,
+    )
+    return Transformer(dimensions, seed=training.seed)
