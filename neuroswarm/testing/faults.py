@@ -86,9 +86,13 @@ class FaultScript:
 
 
 def is_between(
-    source: Place | None, target: Place | None, method: str | None
+    source: Place | None,
+    target: Place | None,
+    method: str | None = None,
+    *,
+    is_reply: bool | None = None,
 ) -> Callable[[Passage], bool]:
-    """True for messages of that source, target and method; None stands for any.
+    """True for messages of that source, target, method and direction; None stands for any.
 
     A reply counts as a message from the one who answers.
     """
@@ -98,6 +102,7 @@ def is_between(
             source in (None, passage.source)
             and target in (None, passage.target)
             and method in (None, passage.method)
+            and is_reply in (None, passage.is_reply)
         )
 
     return is_hit

@@ -66,16 +66,21 @@ class MemoryNetwork:
         target: Place | None = None,
         method: str | None = None,
         when: When | None = None,
+        *,
+        replies: bool = False,
     ) -> Fault:
         """Lose messages from `source` to `target`, None being any.
 
         Args:
             source: Who sends; for a reply, who answers.
             target: Who should receive.
-            method: Only calls of it ("Gossip/Push"), or `faults.DATAGRAM`; None for all.
+            method: Only requests of it ("Gossip/Push"), or `faults.DATAGRAM`; None for all
+                messages of the link, replies to the other side's requests included.
             when: How many to lose, or a function that says which; None for all.
+            replies: With a method, lose the replies that `source` gives and not its requests.
         """
-        is_hit = is_between(source, target, method)
+        is_reply = None if method is None else replies
+        is_hit = is_between(source, target, method, is_reply=is_reply)
         if isinstance(when, int):
             is_hit = limited(is_hit, when)
         elif when is not None:
@@ -88,10 +93,11 @@ class MemoryNetwork:
 
     def loss(self, probability: float, method: str | None = None) -> Fault:
         """Lose each message with this probability, replies and datagrams included."""
-        is_wanted = is_between(None, None, method)
 
         def is_hit(passage: Passage) -> bool:
-            return is_wanted(passage) and self._script.draw(passage, "loss") < probability
+            if method not in (None, passage.method):
+                return False
+            return self._script.draw(passage, "loss") < probability
 
         return self._script.add(Fault(f"loss {probability}", is_hit))
 
