@@ -1,0 +1,56 @@
+"""Writing that survives a power cut, and the translation of the disk's errors.
+
+Knows nothing of what is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from neuroswarm.errors import CheckpointError
+
+
+@contextlib.contextmanager
+def translating(what: str, path: Path) -> Iterator[None]:
+    """Turn what the disk refuses into CheckpointError "cannot <what> <path>: <reason>"."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"cannot {what} {path}: {error.strerror or error}") from error
+    except SafetensorError as error:
+        raise CheckpointError(f"cannot {what} {path}: {error}") from error
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk; OSError if it does not get there."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write `data` to `path` so that a reader sees the old bytes or the new, never a mixture.
+
+    Raises:
+        CheckpointError: the disk does not take it; the old file is as it was.
+
+    Cost: blocks for two waits on the disk.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    with translating("write", path):
+        try:
+            temporary.write_bytes(data)
+            sync(temporary)
+            temporary.replace(path)
+            sync(path.parent)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise

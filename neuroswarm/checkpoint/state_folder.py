@@ -1,0 +1,152 @@
+"""The folder in which one running node keeps what outlives it.
+
+Locked while the node runs. Knows the places in it; refuses to know what is kept there.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from neuroswarm.checkpoint.durable import replace_file, translating
+from neuroswarm.clock import Clock
+from neuroswarm.errors import CheckpointError
+
+logger = logging.getLogger(__name__)
+
+MAX_DEFAULT_NAMES = 64
+
+_LOCKED = (errno.EAGAIN, errno.EACCES)
+
+
+class StateFolder:
+    """A node's folder, held by this process until `close` or the end of the process.
+
+    Get one from `open_state_folder` or `open_default_state_folder`.
+    """
+
+    def __init__(self, path: Path, lock: int, incarnation: int) -> None:
+        self.path = path
+        self.incarnation = incarnation
+        """How often a node has been started on this folder; grows with every start."""
+        self._lock: int | None = lock
+
+    @property
+    def identity_path(self) -> Path:
+        """The file of the node's key."""
+        return self.path / "identity.key"
+
+    @property
+    def checkpoints_path(self) -> Path:
+        """The folder of the checkpoints, unless configured elsewhere."""
+        return self.path / "checkpoints"
+
+    @property
+    def said_path(self) -> Path:
+        """The folder of what was signed in the round in progress."""
+        return self.path / "said"
+
+    def close(self) -> None:
+        """Let others use the folder; safe to call twice."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_state_folder(path: Path, *, clock: Clock) -> StateFolder:
+    """Create the folder if needed (readable by its owner alone), lock it, count the start.
+
+    Args:
+        path: The folder that was asked for.
+        clock: Gives the count a new start, above all earlier ones, when its file is damaged.
+
+    Raises:
+        CheckpointError: another node uses it, or the disk refuses.
+    """
+    folder = _try_open(path, clock)
+    if folder is None:
+        raise CheckpointError(
+            f"state folder in use: {path} (another node runs on it; give another --state-dir)"
+        )
+    return folder
+
+
+def open_default_state_folder(parent: Path, *, clock: Clock) -> StateFolder:
+    """Open the first free of `node`, `node-2`, `node-3` ... in `parent`.
+
+    So several nodes started alike on one machine get one each, and each its own again after a
+    restart in the same order.
+
+    Raises:
+        CheckpointError: all 64 names are in use, or the disk refuses.
+    """
+    for path in _default_paths(parent):
+        folder = _try_open(path, clock)
+        if folder is not None:
+            if path.name != "node":
+                logger.info("state folder %s (the ones before it are in use)", path)
+            return folder
+    raise CheckpointError(f"state folders in use: all {MAX_DEFAULT_NAMES} in {parent}")
+
+
+def _default_paths(parent: Path) -> Iterator[Path]:
+    yield parent / "node"
+    yield from (parent / f"node-{number}" for number in range(2, MAX_DEFAULT_NAMES + 1))
+
+
+def _try_open(path: Path, clock: Clock) -> StateFolder | None:
+    with translating("use state folder", path):
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if not _try_lock(lock):
+                os.close(lock)
+                return None
+            return StateFolder(path, lock, _count_start(path / "incarnation", clock))
+        except BaseException:
+            os.close(lock)
+            raise
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _LOCKED:
+            return False
+        raise
+    return True
+
+
+def _count_start(path: Path, clock: Clock) -> int:
+    """Add one to the number in the file, durably.
+
+    A damaged file counts on from the seconds since 1970: more than any node was ever started.
+    """
+    try:
+        before = int(path.read_text())
+    except FileNotFoundError:
+        before = 0
+    except ValueError:
+        before = int(clock.wall())
+        logger.warning("damaged start counter %s: counting on from %d", path, before)
+    incarnation = before + 1
+    replace_file(path, f"{incarnation}\n".encode())
+    return incarnation
