@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Annotated, cast
 
@@ -67,6 +66,8 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort of the command line
         known = explain(error)
         if known is None:
+            import traceback
+
             traceback.print_exc()
             return _fail(ExitCode.INTERNAL, "internal error (see above); please report it")
         return _fail(*known)

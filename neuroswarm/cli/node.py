@@ -19,7 +19,6 @@ from neuroswarm.cli.options import (
     TokenOption,
 )
 from neuroswarm.cli.ports import PortPlan, PortProbe, PortWishes, plan_ports
-from neuroswarm.cli.signals import run_service, until_signalled
 from neuroswarm.cli.swarm_token import find_token, load_token
 
 if TYPE_CHECKING:
@@ -68,6 +67,8 @@ def node(
 
       neuroswarm node --rounds 20 --set diloco.inner_steps=100 --set training.dim=256
     """
+    from neuroswarm.cli.signals import run_service
+
     configure_logging(log_level, log_format)
     settings = gather(context.params, os.environ)
     text = find_token(token, token_file, os.environ, settings.network.token_file)
@@ -141,6 +142,8 @@ def _create(token: str | None, config: SwarmNodeConfig) -> SwarmNode:
 
 async def _work(running: SwarmNode) -> None:
     """Train until the run's limits; a node that does not train serves until signalled."""
+    from neuroswarm.cli.signals import until_signalled
+
     if running.config.run.training:
         await running.run()
     else:

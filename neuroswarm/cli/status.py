@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -61,6 +58,10 @@ def fetch_status(url: str, *, timeout_s: float) -> dict[str, Any]:
         PeerUnreachable: nothing answers there in time.
         NeuroswarmError: what answers is no node, or refuses callers from other machines.
     """
+    import http.client
+    import urllib.error
+    import urllib.request
+
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=timeout_s) as answer:

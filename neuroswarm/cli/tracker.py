@@ -22,7 +22,6 @@ from neuroswarm.cli.ports import (
     next_free,
     require_free,
 )
-from neuroswarm.cli.signals import run_service, until_signalled
 from neuroswarm.cli.swarm_token import find_token, load_token
 from neuroswarm.values import Endpoint
 
@@ -59,6 +58,8 @@ def tracker(
 
     Nodes that know each other need no tracker any more: it may stop.
     """
+    from neuroswarm.cli.signals import run_service
+
     configure_logging(log_level, log_format)
     swarm_token = load_token(find_token(token, token_file, os.environ))
     listen = Endpoint(host, choose_port(host, port))
@@ -125,5 +126,7 @@ def make_tracker(listen: Endpoint, token: SwarmToken, *, is_open: bool) -> WebSe
 
 
 async def _serve(server: WebServer) -> None:
+    from neuroswarm.cli.signals import until_signalled
+
     logger.info("tracker listens on %s", server.endpoint)
     await until_signalled(server)

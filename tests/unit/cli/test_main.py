@@ -8,7 +8,7 @@ import pytest
 
 from neuroswarm.cli.main import run
 
-HEAVY = ("torch", "grpc", "aiohttp", "numpy", "cryptography", "neuroswarm.config")
+HEAVY = ("torch", "asyncio", "grpc", "aiohttp", "numpy", "cryptography", "neuroswarm.config")
 
 
 @pytest.fixture(autouse=True)
