@@ -207,8 +207,10 @@ class CallClient:
         code, detail = error.code(), error.details() or ""
         if code in _UNREACHABLE:
             return self._describe_unreachable(peer, method, code, detail)
-        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in detail:
-            return MessageTooLarge(f"{peer}: answer of {method} too large", peer=peer.node_id)
+        if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+            if "larger than max" in detail:
+                return MessageTooLarge(f"{peer}: answer of {method} too large", peer=peer.node_id)
+            return PeerUnreachable(f"{peer} unreachable: busy", peer=peer.node_id)
         try:
             self._check_answer(error.initial_metadata(), peer.node_id, nonce)
         except PeerUnreachable as unproven:
