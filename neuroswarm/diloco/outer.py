@@ -195,11 +195,10 @@ def _check(state: OuterState, ordered: Sequence[AgreedContribution]) -> None:
                 f"(needs {len(state.fragments)})"
             )
         for fragment, payload in zip(state.fragments, contribution.payloads, strict=True):
-            if (payload.num_params, payload.block) != (
-                fragment.num_params,
-                state.rules.codec_block,
-            ):
+            form = (payload.num_params, payload.block)
+            if form != (fragment.num_params, state.rules.codec_block):
                 raise ValueError(
-                    f"contribution of {contribution.node_id}: payload of {payload.num_params} "
-                    f"parameters for fragment {fragment.name} of {fragment.num_params}"
+                    f"contribution of {contribution.node_id}: payload of {form[0]} parameters in "
+                    f"blocks of {form[1]} for fragment {fragment.name} of {fragment.num_params} "
+                    f"in blocks of {state.rules.codec_block}"
                 )

@@ -1,0 +1,175 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from swarm_of_values import BLOCK, SIZES, node, start
+
+from neuroswarm.codecs.registry import get_codec
+from neuroswarm.diloco.ledger import Ledger, Publication
+from neuroswarm.diloco.state import OuterState
+from neuroswarm.errors import CheckpointCorrupt
+
+CODEC = get_codec("int4", BLOCK)
+ME = node(1)
+
+
+def trained(state: OuterState, seed: int) -> list[torch.Tensor]:
+    source = torch.Generator().manual_seed(seed)
+    return [params - 0.01 * torch.randn(len(params), generator=source) for params in state.params]
+
+
+def publish(ledger: Ledger, state: OuterState, local: list[torch.Tensor], name: int) -> Publication:
+    deltas, payloads = ledger.prepare(state.params, local)
+    publication = Publication(bytes([name]) * 32, state.round, deltas, payloads)
+    ledger.remember(publication)
+    return publication
+
+
+def following(state: OuterState, *agreed: Publication, rounds: int = 1) -> OuterState:
+    """A later state whose table holds these publications of mine."""
+    fragments = tuple(
+        replace(f, params=f.params + 0.25 * (k + 1)) for k, f in enumerate(state.fragments)
+    )
+    table = {ME: tuple((p.round, p.id) for p in agreed)} if agreed else {}
+    return replace(state, round=state.round + rounds, fragments=fragments, applied=table)
+
+
+def test_preparing_changes_nothing():
+    ledger, state = Ledger(SIZES, CODEC), start()
+    local = trained(state, 1)
+    deltas, payloads = ledger.prepare(state.params, local)
+    assert [len(d) for d in deltas] == list(SIZES)
+    assert torch.equal(deltas[0], state.params[0] - local[0])
+    assert torch.equal(payloads[0].codes, CODEC.encode(deltas[0]).codes)
+    assert all(float(left.abs().max()) == 0 for left in ledger.residual)
+
+
+def test_an_agreed_publication_leaves_the_parameters_and_its_rounding_enters_the_residual():
+    ledger, old = Ledger(SIZES, CODEC), start()
+    publication = publish(ledger, old, trained(old, 1), 1)
+    new = following(old, publication)
+    shift = ledger.move(old, new, ME)
+    for k in range(len(SIZES)):
+        step = new.params[k] - old.params[k]
+        assert torch.allclose(shift[k], step + publication.deltas[k], atol=1e-7)
+        left = publication.deltas[k] - publication.payloads[k].decode()
+        assert torch.equal(ledger.residual[k], left)
+    assert ledger.is_agreed(publication.id)
+
+
+def test_the_residual_is_part_of_the_next_publication():
+    ledger, old = Ledger(SIZES, CODEC), start()
+    publication = publish(ledger, old, trained(old, 1), 1)
+    new = following(old, publication)
+    ledger.move(old, new, ME)
+    deltas, payloads = ledger.prepare(new.params, trained(new, 2))
+    again = CODEC.encode(deltas[0] + ledger.residual[0])
+    assert torch.equal(payloads[0].codes, again.codes)
+    assert not torch.equal(payloads[0].codes, CODEC.encode(deltas[0]).codes)
+
+
+def test_what_is_not_agreed_stays_in_the_parameters():
+    ledger, old = Ledger(SIZES, CODEC), start()
+    publication = publish(ledger, old, trained(old, 1), 1)
+    new = following(old)
+    shift = ledger.move(old, new, ME)
+    assert torch.equal(shift[0], new.params[0] - old.params[0])
+    assert float(ledger.residual[0].abs().max()) == 0
+    assert not ledger.is_agreed(publication.id)
+
+
+def test_another_lineage_gives_back_what_it_did_not_agree():
+    ledger, old = Ledger(SIZES, CODEC), start()
+    publication = publish(ledger, old, trained(old, 1), 1)
+    new = following(old, publication)
+    there = ledger.move(old, new, ME)
+    back = ledger.move(new, replace(following(old), fragments=old.fragments), ME)
+    assert torch.allclose(there[0] + back[0], torch.zeros(SIZES[0]), atol=1e-6)
+    assert float(ledger.residual[0].abs().max()) < 1e-7
+
+
+def test_an_entry_of_another_node_with_my_id_does_not_count():
+    ledger, old = Ledger(SIZES, CODEC), start()
+    publication = publish(ledger, old, trained(old, 1), 1)
+    new = replace(following(old), applied={node(2): ((0, publication.id),)})
+    ledger.move(old, new, ME)
+    assert not ledger.is_agreed(publication.id)
+
+
+def test_moving_twice_to_the_same_state_shifts_once():
+    ledger, old = Ledger(SIZES, CODEC), start()
+    publication = publish(ledger, old, trained(old, 1), 1)
+    new = following(old, publication)
+    ledger.move(old, new, ME)
+    left = ledger.residual[0].clone()
+    assert all(float(part.abs().max()) == 0 for part in ledger.move(new, new, ME))
+    assert torch.equal(ledger.residual[0], left)
+
+
+def test_a_verdict_is_final_once_the_table_no_longer_looks_back_that_far():
+    ledger, old = Ledger(SIZES, CODEC), start()
+    publication = publish(ledger, old, trained(old, 1), 1)
+    agreed = following(old, publication)
+    ledger.move(old, agreed, ME)
+    left = ledger.residual[0].clone()
+    later = replace(following(agreed), round=17)
+    ledger.move(agreed, later, ME)
+    assert torch.equal(ledger.residual[0], left)
+    assert ledger.publications == ()
+
+
+def test_only_four_publications_are_kept():
+    ledger, state = Ledger(SIZES, CODEC), start()
+    for name in range(6):
+        publish(ledger, state, trained(state, name), name)
+    assert [p.id[0] for p in ledger.publications] == [2, 3, 4, 5]
+
+
+def test_a_publication_is_remembered_once():
+    ledger, state = Ledger(SIZES, CODEC), start()
+    publication = publish(ledger, state, trained(state, 1), 1)
+    with pytest.raises(ValueError, match="already"):
+        ledger.remember(publication)
+
+
+def test_states_and_publications_of_other_fragments_are_refused():
+    ledger, state = Ledger((300, 78), CODEC), start()
+    with pytest.raises(ValueError, match="other fragments"):
+        ledger.move(state, state, ME)
+    good = Ledger(SIZES, CODEC)
+    deltas, payloads = good.prepare(state.params, trained(state, 1))
+    with pytest.raises(ValueError, match="does not fit"):
+        ledger.remember(Publication(bytes(32), 0, deltas, payloads))
+
+
+def test_a_ledger_comes_back_exactly_and_goes_on_alike():
+    ledger, old = Ledger(SIZES, CODEC), start()
+    first = publish(ledger, old, trained(old, 1), 1)
+    middle = following(old, first)
+    ledger.move(old, middle, ME)
+    second = publish(ledger, middle, trained(middle, 2), 2)
+    tensors, listed = ledger.to_tensors()
+    again = Ledger.from_tensors({k: t.clone() for k, t in tensors.items()}, listed, CODEC)
+    new = following(middle, second)
+    for a, b in zip(ledger.move(middle, new, ME), again.move(middle, new, ME), strict=True):
+        assert torch.equal(a, b)
+    for a, b in zip(ledger.residual, again.residual, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("missing", ["residual.1", "publication.0.1.codes"])
+def test_a_ledger_with_something_missing_is_refused(missing: str):
+    ledger, state = Ledger(SIZES, CODEC), start()
+    publish(ledger, state, trained(state, 1), 1)
+    tensors, listed = ledger.to_tensors()
+    del tensors[missing]
+    with pytest.raises(CheckpointCorrupt, match="ledger"):
+        Ledger.from_tensors(tensors, listed, CODEC)
+
+
+def test_diverged_parameters_cannot_be_published():
+    ledger, state = Ledger(SIZES, CODEC), start()
+    local = trained(state, 1)
+    local[1][0] = float("nan")
+    with pytest.raises(ValueError, match="out of range"):
+        ledger.prepare(state.params, local)

@@ -1,0 +1,90 @@
+"""The exactness law, seen from outside: processes with other vector units and thread counts."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import json
+import torch
+from neuroswarm.codecs.lowbit import encode_int4
+from neuroswarm.diloco.outer import AgreedContribution, advance
+from neuroswarm.diloco.rules import Rules
+from neuroswarm.diloco.state import genesis
+from neuroswarm.values import NodeId
+
+SIZES = (1, 255, 4099, 100_003)
+
+def values(size, seed):
+    # randint alone gives the same numbers on every vector unit.
+    source = torch.Generator().manual_seed(seed)
+    whole = torch.randint(-1000, 1001, (size,), generator=source).float()
+    kind = torch.randint(0, 5, (size,), generator=source)
+    zeros = torch.where(whole < 0, torch.tensor(-0.0), torch.tensor(0.0))
+    by_block = torch.randint(-40, 30, (size // 256 + 1,), generator=source).float()
+    powers = torch.ldexp(torch.ones(()), by_block).repeat_interleave(256)[:size]
+    found = torch.where(kind == 0, zeros, whole * powers)
+    found = torch.where(kind == 1, whole * 2.0**-130, found)
+    return torch.where((kind == 2) & (whole > 998), whole * 2.0**50, found)
+
+def contribution(peer, seed):
+    # Peers share most of their values, so that sums cancel and comparisons tie.
+    parts = []
+    for k, size in enumerate(SIZES):
+        shared, own = values(size, seed + k), values(size, seed + 100 * (peer + 1) + k)
+        parts.append(encode_int4(torch.where(own > 0, shared, own), 256))
+    return AgreedContribution(NodeId(bytes([peer]) * 20), bytes([peer, seed]) * 16, 50,
+                              1000 + peer, tuple(parts))
+
+def digests(method, scaling):
+    rules = Rules(aggregation_method=method, norm_scaling=scaling)
+    named = [(f"part{k}", values(size, 7 + k)) for k, size in enumerate(SIZES)]
+    state = genesis(rules, bytes(32), named)
+    for seed, num_peers in ((1, 8), (2, 5), (3, 1)):
+        agreed = [contribution(peer, seed) for peer in range(num_peers)]
+        state = advance(state, agreed[::-1]).state
+    return state.digest.hex()
+
+found = {}
+for flush in (False, True):
+    torch.set_flush_denormal(flush)
+    for threads in (1, 2, 3, 4):
+        torch.set_num_threads(threads)
+        for method, scaling in (("trimmed_mean", "down"), ("median", "none"), ("krum", "both"),
+                                ("mean", "down")):
+            found.setdefault(method, []).append(digests(method, scaling))
+print(json.dumps({"capability": torch.backends.cpu.get_cpu_capability(), "digests": found}))
+"""
+
+
+def run(capability: str | None) -> dict:
+    environment = {k: v for k, v in os.environ.items() if k != "ATEN_CPU_CAPABILITY"}
+    if capability is not None:
+        environment["ATEN_CPU_CAPABILITY"] = capability
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_the_outer_step_has_the_same_bits_on_every_vector_unit_thread_count_and_denormal_mode():
+    unset = run(None)
+    results = [unset, run("default")]
+    if unset["capability"] != "DEFAULT":  # else this processor has no AVX2
+        results.append(run("avx2"))
+        assert {r["capability"] for r in results} >= {"DEFAULT", "AVX2"}
+    for method in ("trimmed_mean", "median", "krum", "mean"):
+        seen = {digest for result in results for digest in result["digests"][method]}
+        assert len(seen) == 1, f"{method}: {len(seen)} different digests"
+    assert len({unset["digests"][method][0] for method in unset["digests"]}) == 4

@@ -1,0 +1,69 @@
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from neuroswarm.diloco.rules import Rules
+from neuroswarm.errors import SchemaMismatch
+
+
+def test_rules_come_back_from_their_bytes():
+    rules = Rules(aggregation_method="krum", krum_f=2, outer_lr=1, inner_steps=7)
+    assert Rules.from_bytes(rules.to_bytes()) == rules
+    assert Rules.from_bytes(rules.to_bytes()).rules_hash == rules.rules_hash
+
+
+def test_the_bytes_of_the_defaults_never_change():
+    # Every digest of every swarm covers these bytes.
+    assert Rules().to_bytes() == (
+        b'{"aggregation_method":"trimmed_mean","auto_scale":true,"codec":"int4","codec_block":256,'
+        b'"cosine_threshold":0.5,"inner_steps":500,"inner_steps_max":1000,"inner_steps_min":50,'
+        b'"krum_f":0,"krum_neighbours":"n-f-2","magnitude_ratio_threshold":10.0,'
+        b'"norm_scaling":"down","outer_lr":0.7,"outer_momentum":0.9,"trimmed_mean_beta":0.1,'
+        b'"use_nnm":true}'
+    )
+
+
+def test_different_rules_have_different_hashes():
+    assert Rules().rules_hash != Rules(outer_lr=0.8).rules_hash
+    assert len(Rules().rules_hash) == 32
+
+
+def altered(**changes: object) -> bytes:
+    fields = json.loads(Rules().to_bytes()) | changes
+    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xfe",
+        b"null",
+        b"[" * 16_000,
+        b'{"a":' * 3_000,
+        b"{}",
+        b" " + Rules().to_bytes(),
+        Rules().to_bytes() + b" " * 20_000,
+        altered(unknown=1),
+        altered(outer_lr=1),
+        altered(outer_lr=-1.0),
+        altered(outer_lr=float("nan")),
+        altered(outer_momentum=1.0),
+        altered(codec="int5"),
+        altered(codec_block=255),
+        altered(inner_steps_min=2000),
+        altered(krum_f="0"),
+    ],
+    ids=lambda data: data[:30].decode("latin-1"),
+)
+def test_bytes_that_are_not_rules_are_refused(data: bytes):
+    with pytest.raises(SchemaMismatch, match="rules"):
+        Rules.from_bytes(data)
+
+
+def test_rules_are_frozen_and_closed():
+    with pytest.raises(ValidationError, match="extra"):
+        Rules(outer_lrr=0.7)  # type: ignore[call-arg]
+    with pytest.raises(ValidationError, match="frozen"):
+        Rules().outer_lr = 1.0  # type: ignore[misc]
