@@ -19,7 +19,7 @@ from neuroswarm.cli.options import (
     TokenOption,
 )
 from neuroswarm.cli.ports import PortPlan, PortProbe, PortWishes, plan_ports
-from neuroswarm.cli.swarm_token import find_token, load_token
+from neuroswarm.cli.swarm_token import check_token, find_token
 
 if TYPE_CHECKING:
     from neuroswarm.cli.settings import Layer, Settings
@@ -72,7 +72,8 @@ def node(
     configure_logging(log_level, log_format)
     settings = gather(context.params, os.environ)
     text = find_token(token, token_file, os.environ, settings.network.token_file)
-    load_token(text)
+    if text is not None:
+        check_token(text)
     run_service(lambda: _create(text, settings), _work)
 
 

@@ -71,6 +71,13 @@ def read_token_file(path: Path) -> str:
     return lines[0]
 
 
+def check_token(text: str) -> None:
+    """AdmissionError if this is no whole token; cheap, to be done before anything is loaded."""
+    from neuroswarm.identity.token import SwarmToken
+
+    SwarmToken.parse(text)
+
+
 def load_token(text: str | None) -> SwarmToken:
     """The token of this text; without one the open swarm's, which is said loudly."""
     from neuroswarm.identity.token import SwarmToken
