@@ -142,10 +142,8 @@ def _create(token: str | None, config: SwarmNodeConfig) -> SwarmNode:
 
 
 async def _work(running: SwarmNode) -> None:
-    """Train until the run's limits; a node that does not train serves until signalled."""
-    from neuroswarm.cli.signals import until_signalled
-
+    """Train until the run's limits; a node that does not train serves until it is stopped."""
     if running.config.run.training:
         await running.run()
     else:
-        await until_signalled(running)
+        await running.core.wait_closed()

@@ -61,11 +61,6 @@ def run_service(
     asyncio.run(_run(make, work))
 
 
-async def until_signalled(_service: object) -> None:
-    """Work for services that only serve: wait for ever."""
-    await asyncio.get_running_loop().create_future()
-
-
 async def _run(
     make: Callable[[], AbstractAsyncContextManager[S]], work: Callable[[S], Awaitable[None]]
 ) -> None:

@@ -126,7 +126,5 @@ def make_tracker(listen: Endpoint, token: SwarmToken, *, is_open: bool) -> WebSe
 
 
 async def _serve(server: WebServer) -> None:
-    from neuroswarm.cli.signals import until_signalled
-
     logger.info("tracker listens on %s", server.endpoint)
-    await until_signalled(server)
+    await server.wait_closed()

@@ -7,7 +7,7 @@ from types import TracebackType
 
 import pytest
 
-from neuroswarm.cli.signals import StopSignals, run_service, until_signalled
+from neuroswarm.cli.signals import StopSignals, run_service
 from neuroswarm.errors import ConfigError
 
 
@@ -47,7 +47,7 @@ def test_first_signal_stops_gracefully(number: signal.Signals):
 
     async def work(running: Recorder) -> None:
         os.kill(os.getpid(), number)
-        await until_signalled(running)
+        await asyncio.get_running_loop().create_future()
 
     run_service(lambda: service, work)
     assert service.events == ["started", "stopped"]
