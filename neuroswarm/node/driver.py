@@ -137,7 +137,6 @@ class RoundDriver(Service):
         said = await parts.voice.begin(state.round, state.digest)
         self._round = current = Round(
             parts.crowd.me,
-            is_voter=self._is_training(),
             started_at=self._clock.monotonic(),
             cfg=self._cfg,
         )
@@ -190,6 +189,7 @@ class RoundDriver(Service):
         return Instant(
             now=self._clock.monotonic(),
             electorate=self._electorate,
+            is_voter=self._is_training(),
             inner_steps=parts.replica.inner_steps,
             steps_wanted=get_inner_steps(state.rules, len(self._electorate.live)),
             slowest_rtt_s=parts.crowd.slowest_rtt_s(self._electorate.live),

@@ -98,7 +98,7 @@ class Intake:
     def on_statement(self, signed: Signed, statement: Statement, sender: NodeId) -> bool:
         """Check and sort one verified statement; whether it is worth relaying."""
         if statement.swarm_id != self._cohort.swarm_id:
-            self.counters["other swarm"] += 1  # another cohort is no misbehaviour
+            self.counters["other_swarm"] += 1  # another cohort is no misbehaviour
             return False
         if self._crowd.is_banned(signed.signer):
             self.counters["banned"] += 1
@@ -145,7 +145,7 @@ class Intake:
         if current is None or statement.round != number:
             return self._note_late(signed, statement)
         if statement.base_digest != current.state.digest:
-            self.counters["other lineage"] += 1
+            self.counters["other_lineage"] += 1
             return False
         self.counters["taken"] += 1
         self._feed(current, signed, statement, sender)
@@ -155,7 +155,7 @@ class Intake:
     def _keep(self, signed: Signed, statement: Statement, sender: NodeId) -> bool:
         mine = sum(kept.signer == signed.signer for kept, _, _ in self._waiting)
         if mine >= MAX_WAITING_PER_SIGNER or len(self._waiting) >= MAX_WAITING:
-            self.counters["not kept"] += 1
+            self.counters["not_kept"] += 1
             return False
         self._waiting.append((signed, statement, sender))
         return True
@@ -192,7 +192,7 @@ class Intake:
         try:
             self.check_header(header, current.state)
         except SchemaMismatch as error:
-            self.counters["refused contributions"] += 1
+            self.counters["refused_contributions"] += 1
             logger.warning("contribution of %s refused: %s", signed.signer, error)
             current.round.refused(signed.signer)
             return

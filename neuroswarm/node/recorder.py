@@ -94,15 +94,20 @@ class Recorder(Service):
     async def on_commit(self, commit: Commit) -> None:
         """Note a move to another outer state; returns once the snapshot is taken."""
         applied_at = self._clock.wall()
-        self._statistics.note(commit)
         self._sinks.announce()
-        _log_commit(commit, self._statistics)
         event = {**self._describe(commit, applied_at), **self._sinks.measure()}
         work = _Work(commit, event, await self._replica.snapshot())
+        self._statistics.note(commit)
+        _log_commit(commit, self._statistics)
         while self._waiting.qsize() >= MAX_WAITING:
             self._waiting.get_nowait()
+            self._waiting.task_done()
         self._waiting.put_nowait(work)
         self.progressed.set()
+
+    async def drained(self) -> None:
+        """Wait until every commit so far is evaluated and written."""
+        await self._waiting.join()
 
     async def save_now(self) -> None:
         """Write a checkpoint of this moment; a failure is logged."""
@@ -116,14 +121,17 @@ class Recorder(Service):
 
     async def _work(self) -> None:
         while True:
-            work = await self._waiting.get()
-            loss = await self._replica.evaluate_state(work.commit.state, self._eval_batches)
-            known = loss if math.isfinite(loss) else None
-            self._statistics.held_out_loss = known
-            await self._append({**work.event, "held_out_loss": known})
-            if self._waiting.empty():  # the newest is what a restart needs
-                await self._save(work.snapshot)
+            await self._finish(await self._waiting.get())
+            self._waiting.task_done()
             self.progressed.set()
+
+    async def _finish(self, work: _Work) -> None:
+        loss = await self._replica.evaluate_state(work.commit.state, self._eval_batches)
+        known = loss if math.isfinite(loss) else None
+        self._statistics.held_out_loss = known
+        await self._append({**work.event, "held_out_loss": known})
+        if self._waiting.empty():  # the newest is what a restart needs
+            await self._save(work.snapshot)
 
     def _describe(self, commit: Commit, applied_at: float) -> dict[str, object]:
         return {

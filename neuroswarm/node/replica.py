@@ -11,6 +11,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
 from torch import Tensor
 
 from neuroswarm.checkpoint.snapshot import Snapshot

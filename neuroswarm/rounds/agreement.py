@@ -54,6 +54,8 @@ class Instant:
     now: float
     """Seconds of the monotonic clock."""
     electorate: Electorate
+    is_voter: bool
+    """Whether this node trains; an onlooker says nothing and follows the voters' confirms."""
     inner_steps: int
     """Own inner steps since the last publication."""
     steps_wanted: int
@@ -71,9 +73,8 @@ class Round:
     driver calls it until it returns None, then waits for a statement or for `deadline`.
     """
 
-    def __init__(self, me: NodeId, *, is_voter: bool, started_at: float, cfg: RoundConfig) -> None:
+    def __init__(self, me: NodeId, *, started_at: float, cfg: RoundConfig) -> None:
         self._me = me
-        self._is_voter = is_voter
         self._cfg = cfg
         self.phase = Phase.TRAINING
         self.deadline: float | None = None
@@ -176,6 +177,8 @@ class Round:
         agreed = self._supermajority_set(at)
         if agreed is not None:
             return self._conclude(agreed, at)
+        if not at.is_voter:
+            return None
         match self.phase:
             case Phase.TRAINING:
                 return self._poll_training(at)
@@ -191,9 +194,6 @@ class Round:
     def _poll_training(self, at: Instant) -> Action | None:
         if self._publishing:
             return None
-        if not self._is_voter:
-            self.skipped(at.now)
-            return self._poll_collecting(at)
         if at.inner_steps >= at.steps_wanted:
             self._ready.add(self._me)
             if not self._said_ready:
@@ -222,23 +222,19 @@ class Round:
         if not self._should_close(at):
             return None
         self.phase, self.closed_at = Phase.CLOSED, at.now
-        if not self._is_voter:
-            return self._poll_closed(at)
         self._ballots.setdefault(self._me, self.ballot)
         return Action.SEND_BALLOT
 
     def _should_close(self, at: Instant) -> bool:
         live = at.electorate.live - self._excluded
         accounted = (set(self._held.values()) | self._skipped) & live
-        if self._is_voter and live <= accounted:
+        if live <= accounted:
             return True
         if len((self._ballots.keys() & live) - {self._me}) > len(live) // 4:
             if self._contagion_at is None:
                 self._contagion_at = at.now + self._scaled(self._cfg.contagion_s, at)
             if self._is_due(self._contagion_at, at.now):
                 return True
-        if not self._is_voter:
-            return False  # an onlooker follows the voters' confirms
         if self._is_due(self._published_at + self._cfg.collect_deadline_s, at.now):
             return True
         enough = len(self._held) >= at.electorate.min_contributions
@@ -260,8 +256,6 @@ class Round:
         heard = [ids for signer, ids in self._voices(self._ballots) if signer in voters]
         self.candidate = choose_set(heard)
         self.phase, self._confirmed_at = Phase.CONFIRMED, at.now
-        if not self._is_voter:
-            return self._poll_confirmed(at)
         self._confirms.setdefault(self._me, self.candidate)
         return Action.SEND_CONFIRM
 
@@ -273,7 +267,7 @@ class Round:
             return None
         counts = self._confirm_counts(at)
         if not counts:
-            return None  # nobody whose voice counts: an onlooker waits for the voters
+            return None  # nobody whose voice counts, and this node's own was not to be noted
         plausible = [ids for ids, n in counts.items() if at.electorate.is_plausible(n)]
         most = max(counts.values())
         return self._conclude(
@@ -289,7 +283,7 @@ class Round:
         return None
 
     def _conclude(self, agreed: Ids, at: Instant) -> Action:
-        if self._is_voter and self._me not in self._confirms:
+        if at.is_voter and self._me not in self._confirms:
             # Late, but the swarm has decided: this node's voice supports that set.
             self._confirms[self._me] = self.candidate = agreed
             self.phase, self._confirmed_at = Phase.CONFIRMED, at.now

@@ -114,7 +114,8 @@ class Trainer:
         self._clock = clock
         self._seed = config.seed
         self._optimizer = InnerOptimizer(self.fragments.parameters, config)
-        self._device = self.fragments.parameters[0][1].device
+        self.device = self.fragments.parameters[0][1].device
+        """Where the model is."""
         self._position = 0
         self._dropped_in_a_row = 0
 
@@ -243,7 +244,7 @@ class Trainer:
         return _scalar(self._loss_fn(self._model, inputs, targets))
 
     def _on_device(self, batch: Batch) -> Batch:
-        return batch[0].to(self._device), batch[1].to(self._device)
+        return batch[0].to(self.device), batch[1].to(self.device)
 
     def _persistent_buffers(self) -> dict[str, Tensor]:
         kept = self._model.state_dict(keep_vars=True)

@@ -1,0 +1,271 @@
+"""A whole node on one event loop: starts its parts, joins or founds a swarm, stops them.
+
+Knows the order of things; each part knows the thing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from neuroswarm.clock import Clock, SystemClock
+from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.diloco.known_answer import verify_arithmetic
+from neuroswarm.discovery.announce import choose_announced_host
+from neuroswarm.errors import LifecycleError
+from neuroswarm.identity.sealing import Sealer
+from neuroswarm.identity.token import SwarmToken
+from neuroswarm.node.assembly import (
+    Membership,
+    RoundsRoom,
+    assemble_membership,
+    assemble_rounds,
+    make_cohort,
+)
+from neuroswarm.node.carriers import Carriers, MakeCarriers, NetworkCarriers
+from neuroswarm.node.home import Home, open_home
+from neuroswarm.node.intake import Cohort
+from neuroswarm.node.recorder import Recorder, Sinks
+from neuroswarm.node.replica import Replica
+from neuroswarm.node.reporting import Reporter
+from neuroswarm.node.statistics import Statistics
+from neuroswarm.node.workload import Workload, describe_differences, make_genesis, make_rules
+from neuroswarm.rounds.lineage import History
+from neuroswarm.service import Service
+from neuroswarm.training.compute import ComputeThread
+from neuroswarm.training.threads import choose_num_threads
+from neuroswarm.training.trainer import Trainer
+from neuroswarm.values import Endpoint, short
+from neuroswarm.web.metrics import make_registry
+from neuroswarm.web.server import Pages, WebServer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a node stands on; the defaults are the real ones."""
+
+    make_carriers: MakeCarriers = NetworkCarriers
+    clock: Clock = field(default_factory=SystemClock)
+    hints: tuple[Endpoint, ...] = ()
+    """Heartbeat endpoints to greet, besides the trackers' answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A node's parts, once they are made."""
+
+    home: Home
+    compute: ComputeThread
+    trainer: Trainer
+    replica: Replica
+    cohort: Cohort
+    carriers: Carriers
+    membership: Membership
+    rounds: RoundsRoom
+    recorder: Recorder
+    reporter: Reporter
+    web: WebServer
+
+
+class NodeCore(Service):
+    """One node; `start` returns once it holds an outer state and takes part in rounds."""
+
+    name = "node"
+
+    def __init__(
+        self,
+        config: SwarmNodeConfig,
+        token: SwarmToken,
+        workload: Workload,
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self._token = token
+        self._workload = workload
+        self._around = surroundings or Surroundings()
+        self._parts: Parts | None = None
+        self.is_training = False
+        """Whether this node takes part in rounds with contributions of its own."""
+
+    @property
+    def parts(self) -> Parts | None:
+        """The parts; None before `start` has made them."""
+        return self._parts
+
+    def now(self) -> float:
+        """Seconds of the node's monotonic clock."""
+        return self._around.clock.monotonic()
+
+    def begin_training(self) -> None:
+        """Take part in rounds from now on."""
+        if not self.is_training:
+            self.is_training = True
+            self.require_parts().membership.heartbeat.announce_now()
+
+    def end_training(self) -> None:
+        """Contribute no further; peers stop waiting for this node."""
+        if self.is_training and self._parts is not None:
+            self.is_training = False
+            self._parts.compute.pause_training()
+            self._parts.membership.heartbeat.announce_now()
+
+    def require_parts(self) -> Parts:
+        """The parts; LifecycleError before `start`."""
+        if self._parts is None:
+            raise LifecycleError("node: not started (use start(), or `async with`)")
+        return self._parts
+
+    # -- life ------------------------------------------------------------------------
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        if self._token.is_open:
+            logger.warning(
+                "open swarm: no token is set, so anyone can join and read "
+                "(make one with `neuroswarm token new`)"
+            )
+        clock = self._around.clock
+        home = await asyncio.to_thread(open_home, self.config, clock=clock)
+        stack.callback(home.close)
+        await asyncio.to_thread(verify_arithmetic)
+        parts = self._parts = await self._assemble(home)
+        stack.callback(self.end_training)
+        await parts.carriers.start()
+        stack.push_async_callback(parts.carriers.stop)
+        await stack.enter_async_context(parts.compute)
+        await stack.enter_async_context(parts.web)
+        parts.reporter.host = await choose_announced_host(
+            self.config.network.host,
+            announce=self.config.network.announce_host,
+            hints=parts.membership.trackers.hosts,
+        )
+        _log_address(parts)
+        await stack.enter_async_context(parts.membership.heartbeat)
+        await stack.enter_async_context(parts.membership.trackers)
+        await stack.enter_async_context(parts.rounds.gossip)
+        await self._take_first_state(parts)
+        stack.push_async_callback(parts.recorder.save_now)
+        await stack.enter_async_context(parts.recorder)
+        await stack.enter_async_context(parts.rounds.driver)
+        parts.membership.heartbeat.announce_now()
+
+    def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
+        parts = self.require_parts()
+        services = (
+            parts.carriers,
+            parts.compute,
+            parts.web,
+            parts.membership.heartbeat,
+            parts.membership.trackers,
+            parts.rounds.gossip,
+            parts.recorder,
+            parts.rounds.driver,
+        )
+        return tuple(service.wait_closed() for service in services)
+
+    async def _take_first_state(self, parts: Parts) -> None:
+        snapshot = await asyncio.to_thread(parts.home.load_latest, parts.cohort.architecture)
+        if snapshot is not None:
+            await parts.replica.restore(snapshot)
+            state = snapshot.outer
+            logger.info("resumed at round %d, state %s", state.round, short(state.digest))
+        else:
+            network, wait_s = self.config.network, self.config.rounds.genesis_wait_s
+            has_hints = bool(network.trackers or self._around.hints)
+            params = await parts.compute.run(parts.trainer.local)
+            state = await parts.rounds.joiner.find_state(
+                lambda: make_genesis(self.config, parts.trainer, params),
+                wait_s=wait_s if has_hints else 0.0,
+            )
+            await parts.replica.adopt(state)
+        parts.reporter.tokens_before = parts.trainer.total.tokens
+        parts.rounds.intake.history = History(state.round, state.digest)
+        for difference in describe_differences(make_rules(self.config), state.rules):
+            logger.warning("the swarm's rules hold, not this node's setting: %s", difference)
+
+    # -- wiring ----------------------------------------------------------------------
+
+    async def _assemble(self, home: Home) -> Parts:
+        config, clock = self.config, self._around.clock
+        compute = ComputeThread(
+            num_threads=choose_num_threads(config.resources.max_cpu_threads), clock=clock
+        )
+        trainer = await asyncio.to_thread(
+            self._workload.make_trainer, config, home.key.node_id, clock
+        )
+        replica = Replica(
+            compute, trainer, home.key.node_id,
+            max_retained_states=config.rounds.max_retained_states,
+        )  # fmt: skip
+        cohort = make_cohort(config.network.name, replica)
+        carriers = self._around.make_carriers(home.key, self._token, config)
+        statistics = Statistics(home.key.node_id)
+        reporter = Reporter(self, statistics)
+        membership = assemble_membership(
+            config,
+            carriers,
+            key=home.key,
+            sealer=Sealer(self._token.datagram_key),
+            describe=reporter.describe,
+            incarnation=home.folder.incarnation,
+            hints=self._around.hints,
+            clock=clock,
+        )
+        recorder = Recorder(
+            replica,
+            statistics,
+            Sinks(
+                save=home.store.save,
+                event_log=home.event_log,
+                announce=membership.heartbeat.announce_now,
+                measure=reporter.measure,
+            ),
+            eval_batches=config.training.eval_batches,
+            clock=clock,
+        )
+        rounds = assemble_rounds(
+            config,
+            carriers,
+            key=home.key,
+            cohort=cohort,
+            replica=replica,
+            peers=membership.peers,
+            log=home.said,
+            is_training=lambda: self.is_training,
+            observer=recorder,
+            clock=clock,
+        )
+        web = WebServer(
+            Endpoint(config.network.host, config.network.port),
+            Pages(
+                reporter.status,
+                reporter.peers,
+                make_registry(reporter.metrics),
+                lambda: replica.has_state,
+            ),
+            tracker=membership.directory.handle,
+            is_open=config.network.http_open,
+        )
+        return Parts(
+            home, compute, trainer, replica, cohort, carriers,
+            membership, rounds, recorder, reporter, web,
+        )  # fmt: skip
+
+
+def _log_address(parts: Parts) -> None:
+    host, port = parts.reporter.host, parts.web.endpoint.port
+    logger.info(
+        "node %s at %s, gRPC %d, heartbeat %d; others join with --tracker http://%s:%d",
+        parts.home.key.node_id,
+        Endpoint(host, port),
+        parts.carriers.grpc_endpoint.port,
+        parts.carriers.heartbeat_endpoint.port,
+        host,
+        port,
+    )

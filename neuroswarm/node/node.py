@@ -1,0 +1,213 @@
+"""The public face of a node, for callers with an event loop and for those without.
+
+Knows no part of the node; `neuroswarm.node.core` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.config.sections import RunConfig
+from neuroswarm.errors import LifecycleError
+from neuroswarm.identity.token import SwarmToken
+from neuroswarm.node.core import NodeCore, Surroundings
+from neuroswarm.node.running import train_until
+from neuroswarm.node.workload import Workload
+
+T = TypeVar("T")
+
+
+class SwarmNode:
+    """A peer of a swarm; made by `create_swarm_node`.
+
+    Use it in one of two ways:
+
+    - `async with node:` on the caller's event loop, then `await node.run()` or
+      `await node.train_step_async()`;
+    - `node.start()`, `node.train_step()` or `node.train()`, `node.stop()` without a loop: the
+      node brings its own, in a background thread.
+
+    Nothing trains before `run`, `train`, `train_step` or `train_step_async`.
+    """
+
+    def __init__(
+        self,
+        config: SwarmNodeConfig,
+        token: SwarmToken,
+        workload: Workload,
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        self.config = config
+        self._core = NodeCore(config, token, workload, surroundings)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread: threading.Thread | None = None
+
+    @property
+    def core(self) -> NodeCore:
+        """The node itself, for tests and embedders."""
+        return self._core
+
+    # -- with an event loop ----------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        await self._core.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._core.stop()
+
+    async def run(self, **limits: Any) -> str:
+        """Train until a limit is reached; returns which, in words.
+
+        Args:
+            limits: `rounds`, `minutes`, `tokens`, `until_loss`; those of the configuration if
+                none is given. Without any limit it trains until cancelled.
+
+        Raises:
+            ComputeError: an inner step failed.
+            LifecycleError: the node is not started, or training is off.
+        """
+        self._require_training()
+        wanted = RunConfig(**limits) if limits else self.config.run
+        return await train_until(self._core, wanted)
+
+    async def train_step_async(self) -> float | None:
+        """Take one inner step; returns its loss, or None if training is off."""
+        if not self.config.run.training:
+            return None
+        self._core.begin_training()
+        parts = self._core.require_parts()
+        return (await parts.compute.run(parts.trainer.step)).loss
+
+    # -- without an event loop -------------------------------------------------------
+
+    def start(self) -> None:
+        """Start on an event loop of the node's own; returns once it holds an outer state.
+
+        Raises:
+            LifecycleError: it was started before.
+            ConfigError, CheckpointError, AdmissionError: it cannot start; says why.
+        """
+        if self._loop_thread is not None:
+            raise LifecycleError("node: started before")
+        self._loop = asyncio.new_event_loop()
+        self._loop_thread = threading.Thread(
+            target=self._loop.run_forever, name="neuroswarm-loop", daemon=True
+        )
+        self._loop_thread.start()
+        try:
+            self._call(self._core.start())
+        except BaseException:
+            self._end_loop()
+            raise
+
+    def stop(self) -> None:
+        """Leave the swarm, write a last checkpoint, release everything; safe to call twice."""
+        if self._loop is None or self._loop.is_closed():
+            return
+        try:
+            self._call(self._core.stop())
+        finally:
+            self._end_loop()
+
+    def train_step(self) -> float | None:
+        """Take one inner step; returns its loss in nats, or None if training is off.
+
+        Rounds go on beside it: nothing on the network is waited for.
+
+        Raises:
+            LifecycleError: the node is not started, or this is called on its event loop
+                (use `await node.train_step_async()` there).
+        """
+        if not self.config.run.training:
+            return None
+        parts = self._core.require_parts()
+        if self._loop_thread is None:
+            raise LifecycleError(
+                "node: train_step() would block the event loop it runs on "
+                "(use `await node.train_step_async()`)"
+            )
+        if not self._core.is_training:
+            self._call(self._begin())
+        return parts.compute.run_sync(parts.trainer.step).loss
+
+    def train(self, **limits: Any) -> str:
+        """Like `run`, for callers without an event loop; blocks."""
+        return self._call(self.run(**limits))
+
+    async def _begin(self) -> None:
+        self._core.begin_training()
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None or self._loop.is_closed():
+            work.close()
+            raise LifecycleError("node: not started (use start(), or `async with`)")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _end_loop(self) -> None:
+        assert self._loop is not None, "start() makes it"
+        assert self._loop_thread is not None, "start() makes it"
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop_thread.join()
+        self._loop.close()
+
+    def _require_training(self) -> None:
+        if not self.config.run.training:
+            raise LifecycleError("node: training is off (enable_training=True turns it on)")
+
+    # -- what callers ask, at any time -----------------------------------------------
+
+    def get_stats(self) -> Mapping[str, object]:
+        """Everything that `/status` shows; empty before the node has started."""
+        parts = self._core.parts
+        return {} if parts is None else parts.reporter.status()
+
+    def get_swarm_status(self) -> Mapping[str, object]:
+        """The peers that this node knows, and how many of them live."""
+        parts = self._core.parts
+        peers: Sequence[Mapping[str, object]] = [] if parts is None else parts.reporter.peers()
+        return {
+            "num_known": len(peers),
+            "num_alive": sum(bool(peer["is_alive"]) for peer in peers),
+            "peers": peers,
+        }
+
+    def get_diloco_progress(self) -> Mapping[str, object]:
+        """Round in progress, inner steps taken and wanted."""
+        parts = self._core.parts
+        return {} if parts is None else parts.reporter.progress()
+
+    @property
+    def current_training_round(self) -> int:
+        """Round of the outer state held; 0 before there is one."""
+        parts = self._core.parts
+        return parts.replica.state.round if parts and parts.replica.has_state else 0
+
+    @property
+    def total_training_rounds(self) -> int:
+        """Rounds committed here since the start."""
+        parts = self._core.parts
+        return 0 if parts is None else parts.reporter.statistics.rounds_committed
+
+    @property
+    def current_loss(self) -> float | None:
+        """Training loss of the newest inner step, nats; None before the first."""
+        parts = self._core.parts
+        return None if parts is None else parts.trainer.last_loss
+
+    @property
+    def total_tokens_processed(self) -> int:
+        """Tokens trained on, over all lives of the node."""
+        parts = self._core.parts
+        return 0 if parts is None else parts.trainer.total.tokens

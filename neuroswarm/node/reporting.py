@@ -1,0 +1,163 @@
+"""What a node says of itself: heartbeat record, status, peers, metrics, event measurements.
+
+Only reads; changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import psutil
+
+from neuroswarm.diloco.schedule import get_inner_steps
+from neuroswarm.node.statistics import Statistics
+from neuroswarm.values import PROTOCOL_VERSION
+from neuroswarm.web.metrics import Measured, measure_mapping
+from neuroswarm.wire.messages import Heartbeat
+
+if TYPE_CHECKING:
+    from neuroswarm.node.core import NodeCore, Parts
+
+STATUS_VERSION = 1
+MIB = 1024 * 1024
+
+
+class Reporter:
+    """Reads a node's parts."""
+
+    def __init__(self, node: NodeCore, statistics: Statistics) -> None:
+        self._node = node
+        self.statistics = statistics
+        self.host = ""
+        """The announced host."""
+        self.tokens_before = 0
+        """Tokens trained on in former lives of the node."""
+
+    @property
+    def _parts(self) -> Parts:
+        parts = self._node.parts
+        assert parts is not None, "nobody asks before the parts are made"
+        return parts
+
+    def describe(self) -> Heartbeat:
+        """The node as it is now (REQUIREMENTS N6); sequence and time are filled in later."""
+        parts = self._parts
+        replica = parts.replica
+        has_state = replica.has_state
+        return Heartbeat(
+            swarm_id=parts.cohort.swarm_id,
+            sequence=0,
+            time=0.0,
+            host=self.host,
+            grpc_port=parts.carriers.grpc_endpoint.port,
+            heartbeat_port=parts.carriers.heartbeat_endpoint.port,
+            http_port=parts.web.endpoint.port,
+            protocol=PROTOCOL_VERSION,
+            is_training=self._node.is_training and has_state,
+            available_memory_mb=self._available_memory_mb(),
+            first_fragment=0,
+            num_fragments=len(parts.cohort.shape),
+            uses_accelerator=parts.trainer.device.type != "cpu",
+            round=replica.state.round if has_state else 0,
+            digest=replica.state.digest if has_state else b"",
+            tokens_per_s=self._tokens_per_s(),
+            inner_steps=replica.inner_steps,
+        )
+
+    def measure(self) -> Mapping[str, object]:
+        """What goes into every event of the log."""
+        parts = self._parts
+        trainer, carriers = parts.trainer, parts.carriers
+        return {
+            "train_loss": trainer.last_loss,
+            "total_inner_steps": trainer.total.steps,
+            "total_tokens": trainer.total.tokens,
+            "num_params": sum(num_params for _, num_params in parts.cohort.shape),
+            "bytes_sent": carriers.rpc.bytes_sent + carriers.datagrams.bytes_sent,
+            "bytes_received": carriers.rpc.bytes_received + carriers.datagrams.bytes_received,
+            "utilisation": parts.compute.utilisation,
+            "live_peers": len(parts.rounds.crowd.live()),
+            "step_s": parts.compute.step_s,
+        }
+
+    def status(self) -> Mapping[str, object]:
+        """`/status`: everything a person or a dashboard wants to know, as JSON values."""
+        parts = self._parts
+        replica, driver = parts.replica, parts.rounds.driver
+        state = replica.state if replica.has_state else None
+        return {
+            "version": STATUS_VERSION,
+            "node_id": parts.home.key.node_id.hex(),
+            "swarm": self._node.config.network.name,
+            "swarm_id": parts.cohort.swarm_id.hex(),
+            "state": self._node.state.name.lower(),
+            "is_training": self._node.is_training,
+            "round": None if state is None else state.round,
+            "digest": None if state is None else state.digest.hex(),
+            "phase": None if driver.phase is None else driver.phase.value,
+            "voters": sorted(str(voter) for voter in driver.electorate.live),
+            "inner_steps": replica.inner_steps,
+            "total_inner_steps": parts.trainer.total.steps,
+            "total_tokens_processed": parts.trainer.total.tokens,
+            "current_loss": parts.trainer.last_loss,
+            "tokens_per_s": self._tokens_per_s(),
+            **self.statistics.as_dict(),
+            **{k: v for k, v in self.measure().items() if k.startswith(("bytes", "util", "live"))},
+            "trackers": parts.membership.trackers.get_status(),
+            "statements": dict(parts.rounds.intake.counters),
+            "gossip": dict(parts.rounds.gossip.counters),
+            "heartbeats_dropped": dict(parts.membership.heartbeat.dropped),
+            "rules": None if state is None else state.rules.model_dump(mode="json"),
+        }
+
+    def progress(self) -> Mapping[str, object]:
+        """How far the inner steps of the round in progress are."""
+        parts = self._parts
+        replica = parts.replica
+        if not replica.has_state:
+            return {"round": None, "inner_steps": 0, "inner_steps_wanted": None, "progress": 0.0}
+        num_peers = max(1, len(parts.rounds.driver.electorate.live))
+        wanted = get_inner_steps(replica.state.rules, num_peers)
+        return {
+            "round": replica.state.round,
+            "inner_steps": replica.inner_steps,
+            "inner_steps_wanted": wanted,
+            "progress": min(1.0, replica.inner_steps / wanted),
+        }
+
+    def peers(self) -> list[Mapping[str, object]]:
+        """`/peers`: every known peer, by node id."""
+        parts = self._parts
+        now = self._node.now()
+        table = parts.membership.peers
+        return [
+            {
+                "node_id": peer.node_id.hex(),
+                "address": str(peer.address.endpoint),
+                "is_alive": table.is_alive(peer.node_id, now),
+                "is_training": peer.heartbeat.is_training,
+                "same_swarm": peer.heartbeat.swarm_id == parts.cohort.swarm_id,
+                "round": peer.heartbeat.round,
+                "digest": peer.heartbeat.digest.hex()[:8],
+                "last_seen_s": round(now - peer.last_seen_s, 1),
+                "rtt_ms": None if peer.rtt_s is None else round(1000 * peer.rtt_s, 1),
+                "tokens_per_s": peer.heartbeat.tokens_per_s,
+                "available_memory_mb": peer.heartbeat.available_memory_mb,
+            }
+            for peer in table.all(now)
+        ]
+
+    def metrics(self) -> Iterable[Measured]:
+        """`/metrics`: the numbers of `/status`."""
+        return measure_mapping("neuroswarm", dict(self.status()))
+
+    def _tokens_per_s(self) -> float:
+        compute, trainer = self._parts.compute, self._parts.trainer
+        tokens = trainer.total.tokens - self.tokens_before
+        return 0.0 if compute.step_s <= 0 else tokens / compute.step_s
+
+    def _available_memory_mb(self) -> int:
+        limit = self._node.config.resources.available_memory_mb
+        free = psutil.virtual_memory().available // MIB
+        return int(free if limit is None else min(limit, free))

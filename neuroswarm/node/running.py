@@ -1,0 +1,81 @@
+"""Trains until a limit is reached.
+
+Knows the limits of a run; refuses to know how rounds work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from neuroswarm.config.sections import RunConfig
+from neuroswarm.errors import ComputeError
+from neuroswarm.node.core import NodeCore
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.2
+
+
+async def train_until(core: NodeCore, limits: RunConfig) -> str:
+    """Take inner steps back to back until a limit of the run is reached, or for ever.
+
+    Args:
+        core: A started node.
+        limits: Rounds, minutes, tokens, held-out loss; whichever comes first.
+
+    Returns:
+        Which limit was reached, for people.
+
+    Raises:
+        ComputeError: an inner step failed.
+        LifecycleError: the node is not started.
+
+    Cancellation: training is paused; the node goes on serving.
+    """
+    parts = core.require_parts()
+    reached = _watch(core, limits)
+    core.begin_training()
+    parts.compute.start_training(parts.trainer.step)
+    failure = asyncio.ensure_future(parts.compute.step_failure())
+    try:
+        while (reason := reached()) is None:
+            parts.recorder.progressed.clear()
+            progressed = asyncio.ensure_future(parts.recorder.progressed.wait())
+            await asyncio.wait(
+                {failure, progressed}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            progressed.cancel()
+            if failure.done():
+                error = failure.result()
+                raise ComputeError(f"training stopped: {error}") from error
+    finally:
+        failure.cancel()
+        core.end_training()
+    await parts.recorder.drained()
+    logger.info("run ended: %s", reason)
+    return reason
+
+
+def _watch(core: NodeCore, limits: RunConfig) -> Callable[[], str | None]:
+    """A question: which limit has been reached since now?"""
+    parts = core.require_parts()
+    statistics = parts.reporter.statistics
+    rounds_before, started_at = statistics.rounds_committed, core.now()
+
+    def reached() -> str | None:
+        rounds = statistics.rounds_committed - rounds_before
+        if limits.rounds is not None and rounds >= limits.rounds:
+            return f"{rounds} rounds"
+        if limits.minutes is not None and core.now() - started_at >= 60 * limits.minutes:
+            return f"{limits.minutes:g} minutes"
+        tokens = parts.trainer.total.tokens
+        if limits.tokens is not None and tokens >= limits.tokens:
+            return f"{tokens} tokens"
+        loss = statistics.held_out_loss
+        if limits.until_loss is not None and loss is not None and loss <= limits.until_loss:
+            return f"held-out loss {loss:.4f}"
+        return None
+
+    return reached
