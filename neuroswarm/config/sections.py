@@ -119,11 +119,11 @@ class DilocoConfig(Section):
 
     prefix = "diloco."
 
-    inner_steps: int = Field(default=500, ge=1)
+    inner_steps: int = Field(default=500, ge=1, le=1_000_000)
     """Local steps per round for one peer (H)."""
-    inner_steps_min: int = Field(default=50, ge=1)
+    inner_steps_min: int = Field(default=50, ge=1, le=1_000_000)
     """Fewest steps that automatic scaling chooses."""
-    inner_steps_max: int = Field(default=1000, ge=1)
+    inner_steps_max: int = Field(default=1000, ge=1, le=1_000_000)
     """Most steps that automatic scaling chooses."""
     outer_lr: float = Field(default=0.7, gt=0, le=10)
     """Outer learning rate; used as it is when `auto_scale` is off."""
@@ -153,7 +153,7 @@ class AggregationConfig(Section):
 
     method: Literal["mean", "median", "trimmed_mean", "krum"] = "trimmed_mean"
     """Rule that combines the contributions of a round."""
-    krum_f: int = Field(default=0, ge=0)
+    krum_f: int = Field(default=0, ge=0, le=1024)
     """Hostile peers to bear at least; a quarter of the swarm's identities is borne anyway."""
     krum_neighbours: Literal["n-f-2", "n-f-1"] = "n-f-2"
     """Neighbours that count in Krum's score."""
@@ -163,9 +163,10 @@ class AggregationConfig(Section):
     """Whether long (or also short) contributions are scaled to the median norm."""
     use_nnm: bool = True
     """Mix every contribution with its nearest neighbours before the rule."""
-    cosine_threshold: float = Field(default=0.5, ge=0, le=2)
-    """How far from the set's own median direction a contribution may point."""
-    magnitude_ratio_threshold: float = Field(default=10.0, gt=1)
+    cosine_threshold: float = Field(default=0.5, ge=0, le=1)
+    """A contribution is left out whose median cosine to the others is below
+    -(1 - threshold) times the set's median cosine."""
+    magnitude_ratio_threshold: float = Field(default=10.0, ge=1, le=1e9)
     """Multiple of the set's median norm above which a contribution is left out."""
 
 

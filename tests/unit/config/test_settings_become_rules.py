@@ -1,0 +1,39 @@
+"""The settings of a new swarm and its rules agree: defaults, ranges, steps per round."""
+
+import pytest
+from pydantic.fields import FieldInfo
+
+from neuroswarm.config import AggregationConfig, DilocoConfig, SwarmNodeConfig
+from neuroswarm.diloco.rules import Rules
+from neuroswarm.diloco.schedule import get_inner_steps
+from neuroswarm.node.workload import make_rules
+
+SETTINGS: dict[str, FieldInfo] = {
+    **DilocoConfig.model_fields,
+    **{
+        "aggregation_method" if name == "method" else name: field
+        for name, field in AggregationConfig.model_fields.items()
+    },
+}
+
+
+def test_default_settings_make_the_default_rules():
+    assert make_rules(SwarmNodeConfig()) == Rules()
+
+
+def test_every_rule_is_a_setting_with_the_same_legal_values():
+    assert SETTINGS.keys() == Rules.model_fields.keys()
+    for name, rule in Rules.model_fields.items():
+        setting = SETTINGS[name]
+        assert setting.annotation == rule.annotation, name
+        assert sorted(map(repr, setting.metadata)) == sorted(map(repr, rule.metadata)), name
+
+
+@pytest.mark.parametrize("base", [20, 300, 900])
+@pytest.mark.parametrize("auto_scale", [True, False])
+@pytest.mark.parametrize("num_peers", [1, 2, 7, 40, 1000])
+def test_steps_per_round_are_those_of_the_rules(base: int, auto_scale: bool, num_peers: int):
+    config = SwarmNodeConfig(diloco_inner_steps=base, diloco_auto_scale=auto_scale)
+    assert config.get_diloco_inner_steps(num_peers) == get_inner_steps(
+        make_rules(config), num_peers
+    )
