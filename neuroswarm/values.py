@@ -64,7 +64,7 @@ def short(value: bytes) -> str:
 
 
 def parse_endpoint(text: str, *, default_port: int | None = None) -> Endpoint:
-    """Read `host:port`, `[v6]:port` or, with a default port, `host`; ValueError says what is wrong."""
+    """Read `host:port`, `[v6]:port` or, with a default port, `host`; ValueError if bad."""
     host, separator, port = text.rpartition(":")
     if text.endswith("]") or not separator:
         host, port = text, ""

@@ -30,7 +30,7 @@ from neuroswarm.node.carriers import Carriers, MakeCarriers, NetworkCarriers
 from neuroswarm.node.home import Home, open_home
 from neuroswarm.node.intake import Cohort
 from neuroswarm.node.recorder import Recorder, Sinks
-from neuroswarm.node.replica import Replica
+from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.node.workload import Workload, describe_differences, make_genesis, make_rules
@@ -54,6 +54,8 @@ class Surroundings:
     clock: Clock = field(default_factory=SystemClock)
     hints: tuple[Endpoint, ...] = ()
     """Heartbeat endpoints to greet, besides the trackers' answers."""
+    tamper: Tamper | None = None
+    """Makes the node hostile: what it publishes instead. Demos and attack benchmarks set it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ class NodeCore(Service):
         )
         replica = Replica(
             compute, trainer, home.key.node_id,
-            max_retained_states=config.rounds.max_retained_states,
+            max_retained_states=config.rounds.max_retained_states, tamper=self._around.tamper,
         )  # fmt: skip
         cohort = make_cohort(config.network.name, replica)
         carriers = self._around.make_carriers(home.key, self._token, config)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -25,6 +25,10 @@ from neuroswarm.training.compute import ComputeThread
 from neuroswarm.training.trainer import Progress, Trainer
 from neuroswarm.values import NodeId
 from neuroswarm.wire.messages import Contribution, FragmentPayload
+
+
+Tamper = Callable[[Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
+"""(outer parameters, local parameters) -> what is published as local parameters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +51,19 @@ class Replica:
     """
 
     def __init__(
-        self, compute: ComputeThread, trainer: Trainer, me: NodeId, *, max_retained_states: int
+        self,
+        compute: ComputeThread,
+        trainer: Trainer,
+        me: NodeId,
+        *,
+        max_retained_states: int,
+        tamper: Tamper | None = None,
     ) -> None:
         self._compute = compute
         self._trainer = trainer
         self._me = me
         self._states: deque[OuterState] = deque(maxlen=max_retained_states)
+        self._tamper = tamper
         self._ledger: Ledger | None = None
 
     @property
@@ -115,6 +126,8 @@ class Replica:
         return await asyncio.to_thread(self._code, local, progress)
 
     def _code(self, local: Sequence[Tensor], progress: Progress) -> Draft:
+        if self._tamper is not None:
+            local = self._tamper(self.state.params, local)
         deltas, payloads = self._books.prepare(self.state.params, local)
         pieces = [self.codec.pack(payload) for payload in payloads]
         parts = tuple(
