@@ -29,37 +29,37 @@ class Rules(BaseModel):
 
     aggregation_method: AggregationMethod = "trimmed_mean"
     """How contributions are joined."""
-    krum_f: int = Field(0, ge=0, le=1024)
+    krum_f: int = Field(default=0, ge=0, le=1024)
     """Least number of arbitrary contributions to withstand, whatever the size of the swarm."""
     krum_neighbours: KrumNeighbours = "n-f-2"
     """Neighbours in Krum's score: the paper's n-f-2, or n-f-1 as in byzfl."""
-    trimmed_mean_beta: float = Field(0.1, ge=0, lt=0.5)
+    trimmed_mean_beta: float = Field(default=0.1, ge=0, lt=0.5)
     """Least share of a round's contributions to trim at each side."""
     norm_scaling: NormScaling = "down"
     """`down` shortens contributions above twice the lower-median norm to that; `both` gives
     every contribution the lower-median norm; `none` leaves them."""
     use_nnm: bool = True
     """Replace each contribution by the mean of its nearest neighbours before the rule."""
-    cosine_threshold: float = Field(0.5, ge=0, le=1)
+    cosine_threshold: float = Field(default=0.5, ge=0, le=1)
     """A contribution is rejected whose median cosine to the others is below
     -(1 - threshold) times the set's median cosine."""
-    magnitude_ratio_threshold: float = Field(10.0, ge=1, le=1e9)
+    magnitude_ratio_threshold: float = Field(default=10.0, ge=1, le=1e9)
     """A contribution longer than this many lower-median norms is rejected."""
     codec: Literal["int4"] = "int4"
     """How pseudo-gradients are coded."""
-    codec_block: int = Field(256, ge=2, le=MAX_BLOCK, multiple_of=2)
+    codec_block: int = Field(default=256, ge=2, le=MAX_BLOCK, multiple_of=2)
     """Values that share a scale."""
-    outer_lr: float = Field(0.7, gt=0, le=10)
+    outer_lr: float = Field(default=0.7, gt=0, le=10)
     """Outer learning rate when `auto_scale` is off."""
-    outer_momentum: float = Field(0.9, ge=0, lt=1)
+    outer_momentum: float = Field(default=0.9, ge=0, lt=1)
     """Outer Nesterov momentum; an upper end when `auto_scale` is on."""
     auto_scale: bool = True
     """Choose outer rate and momentum from the agreed set, and inner steps from the swarm size."""
-    inner_steps: int = Field(500, ge=1, le=1_000_000)
+    inner_steps: int = Field(default=500, ge=1, le=1_000_000)
     """Inner steps of a round (H) for one peer."""
-    inner_steps_min: int = Field(50, ge=1, le=1_000_000)
+    inner_steps_min: int = Field(default=50, ge=1, le=1_000_000)
     """Fewest inner steps of a round."""
-    inner_steps_max: int = Field(1000, ge=1, le=1_000_000)
+    inner_steps_max: int = Field(default=1000, ge=1, le=1_000_000)
     """Most inner steps of a round."""
 
     @model_validator(mode="after")

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,12 +70,13 @@ print(json.dumps({"capability": torch.backends.cpu.get_cpu_capability(), "digest
 """
 
 
-def run(capability: str | None) -> dict:
+def run(capability: str | None, folder: Path) -> dict:
     environment = {k: v for k, v in os.environ.items() if k != "ATEN_CPU_CAPABILITY"}
     if capability is not None:
         environment["ATEN_CPU_CAPABILITY"] = capability
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
@@ -87,11 +89,13 @@ def run(capability: str | None) -> dict:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_the_outer_step_has_the_same_bits_on_every_vector_unit_thread_count_and_denormal_mode():
-    unset = run(None)
-    results = [unset, run("default")]
+def test_the_outer_step_has_the_same_bits_on_every_vector_unit_thread_count_and_denormal_mode(
+    tmp_path: Path,
+):
+    unset = run(None, tmp_path)
+    results = [unset, run("default", tmp_path)]
     if unset["capability"] != "DEFAULT":  # else this processor has no AVX2
-        results.append(run("avx2"))
+        results.append(run("avx2", tmp_path))
         assert {r["capability"] for r in results} >= {"DEFAULT", "AVX2"}
     for method in ("trimmed_mean", "median", "krum", "mean"):
         seen = {digest for result in results for digest in result["digests"][method]}
