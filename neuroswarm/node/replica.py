@@ -26,7 +26,6 @@ from neuroswarm.training.trainer import Progress, Trainer
 from neuroswarm.values import NodeId
 from neuroswarm.wire.messages import Contribution, FragmentPayload
 
-
 Tamper = Callable[[Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
 """(outer parameters, local parameters) -> what is published as local parameters."""
 
