@@ -207,8 +207,7 @@ class NodeCore(Service):
         )  # fmt: skip
         cohort = make_cohort(config.network.name, replica)
         carriers = self._around.make_carriers(home.key, self._token, config)
-        statistics = Statistics(home.key.node_id)
-        reporter = Reporter(self, statistics)
+        reporter = Reporter(self, Statistics(home.key.node_id))
         membership = assemble_membership(
             config,
             carriers,
@@ -219,18 +218,7 @@ class NodeCore(Service):
             hints=self._around.hints,
             clock=clock,
         )
-        recorder = Recorder(
-            replica,
-            statistics,
-            Sinks(
-                save=home.store.save,
-                event_log=home.event_log,
-                announce=membership.heartbeat.announce_now,
-                measure=reporter.measure,
-            ),
-            eval_batches=config.training.eval_batches,
-            clock=clock,
-        )
+        recorder = self._make_recorder(home, replica, membership, reporter)
         rounds = assemble_rounds(
             config,
             carriers,
@@ -243,21 +231,43 @@ class NodeCore(Service):
             observer=recorder,
             clock=clock,
         )
-        web = WebServer(
-            Endpoint(config.network.host, config.network.port),
-            Pages(
-                reporter.status,
-                reporter.peers,
-                make_registry(reporter.metrics),
-                lambda: replica.has_state,
-            ),
-            tracker=membership.directory.handle,
-            is_open=config.network.http_open,
-        )
+        web = self._make_web(replica, membership, reporter)
         return Parts(
             home, compute, trainer, replica, cohort, carriers,
             membership, rounds, recorder, reporter, web,
         )  # fmt: skip
+
+    def _make_recorder(
+        self, home: Home, replica: Replica, membership: Membership, reporter: Reporter
+    ) -> Recorder:
+        sinks = Sinks(
+            save=home.store.save,
+            event_log=home.event_log,
+            announce=membership.heartbeat.announce_now,
+            measure=reporter.measure,
+        )
+        return Recorder(
+            replica,
+            reporter.statistics,
+            sinks,
+            eval_batches=self.config.training.eval_batches,
+            clock=self._around.clock,
+        )
+
+    def _make_web(self, replica: Replica, membership: Membership, reporter: Reporter) -> WebServer:
+        network = self.config.network
+        pages = Pages(
+            reporter.status,
+            reporter.peers,
+            make_registry(reporter.metrics),
+            lambda: replica.has_state,
+        )
+        return WebServer(
+            Endpoint(network.host, network.port),
+            pages,
+            tracker=membership.directory.handle,
+            is_open=network.http_open,
+        )
 
 
 def _log_address(parts: Parts) -> None:

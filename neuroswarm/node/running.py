@@ -6,12 +6,14 @@ Knows the limits of a run; refuses to know how rounds work.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
 from neuroswarm.config.sections import RunConfig
-from neuroswarm.errors import ComputeError
+from neuroswarm.errors import ComputeError, LifecycleError
 from neuroswarm.node.core import NodeCore
+from neuroswarm.service import State
 
 logger = logging.getLogger(__name__)
 
@@ -38,24 +40,28 @@ async def train_until(core: NodeCore, limits: RunConfig) -> str:
     reached = _watch(core, limits)
     core.begin_training()
     parts.compute.start_training(parts.trainer.step)
-    failure = asyncio.ensure_future(parts.compute.step_failure())
     try:
         while (reason := reached()) is None:
             parts.recorder.progressed.clear()
-            progressed = asyncio.ensure_future(parts.recorder.progressed.wait())
-            await asyncio.wait(
-                {failure, progressed}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED
-            )
-            progressed.cancel()
-            if failure.done():
-                error = failure.result()
+            await _pause(parts.recorder.progressed)
+            if parts.compute.failure is not None:
+                error = parts.compute.failure
                 raise ComputeError(f"training stopped: {error}") from error
+            if core.state is not State.RUNNING:
+                await core.wait_closed()  # raises what made the node fail
+                raise LifecycleError("node: stopped while it was training")
     finally:
-        failure.cancel()
         core.end_training()
     await parts.recorder.drained()
     logger.info("run ended: %s", reason)
     return reason
+
+
+async def _pause(progressed: asyncio.Event) -> None:
+    """Wait until something has happened, or for a tick: steps and minutes make no noise."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(TICK_S):
+            await progressed.wait()
 
 
 def _watch(core: NodeCore, limits: RunConfig) -> Callable[[], str | None]:

@@ -71,6 +71,12 @@ class ComputeThread(Service):
         elapsed = self._clock.monotonic() - self._started_at
         return min(1.0, self.step_s / elapsed) if self._pool and elapsed > 0 else 0.0
 
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the training, if a step raised since `start`."""
+        failure = self._failure
+        return failure.result() if failure is not None and failure.done() else None
+
     async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `job` on the thread, between two steps, and return its result or raise its error.
 
