@@ -242,6 +242,7 @@ class NodeCore(Service):
     ) -> Recorder:
         sinks = Sinks(
             save=home.store.save,
+            keep_left=home.keep_left_behind,
             event_log=home.event_log,
             announce=membership.heartbeat.announce_now,
             measure=reporter.measure,

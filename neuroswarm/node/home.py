@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from neuroswarm.checkpoint.said import SaidLog
 from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.checkpoint.state_folder import (
@@ -21,10 +23,13 @@ from neuroswarm.checkpoint.store import CheckpointStore
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.config.swarm_node import DEFAULT_STATE_DIR
+from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointError, ConfigError
 from neuroswarm.identity.node_key import NodeKey
 
 logger = logging.getLogger(__name__)
+
+MAX_LEFT_BEHIND = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,8 @@ class Home:
     folder: StateFolder
     key: NodeKey
     store: CheckpointStore
+    left_behind: CheckpointStore
+    """Outer states of lineages that this node gave up."""
     said: SaidLog
 
     @property
@@ -55,6 +62,15 @@ class Home:
                 "the model's settings as before, another --state-dir, or --fresh to start anew"
             )
         return snapshot
+
+    def keep_left_behind(self, state: OuterState) -> Path:
+        """Write an outer state that this node gives up for another lineage; returns where.
+
+        Raises:
+            CheckpointError: the disk does not take it.
+        """
+        nothing: tuple[dict[str, Tensor], dict[str, Any]] = ({}, {})
+        return self.left_behind.save(Snapshot(state, state.params, nothing, nothing))
 
     def close(self) -> None:
         """Unlock the folder."""
@@ -81,7 +97,8 @@ def open_home(config: SwarmNodeConfig, *, clock: Clock) -> Home:
         store = CheckpointStore(
             checkpoints.expanduser(), config.checkpoint.max_checkpoints, config=_plain(config)
         )
-        return Home(folder, key, store, SaidLog(folder.said_path))
+        left_behind = CheckpointStore(folder.path / "left-behind", MAX_LEFT_BEHIND)
+        return Home(folder, key, store, left_behind, SaidLog(folder.said_path))
     except BaseException:
         folder.close()
         raise

@@ -18,6 +18,7 @@ from typing import Any
 
 from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.clock import Clock
+from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointError
 from neuroswarm.node.committing import Commit
 from neuroswarm.node.replica import Replica
@@ -44,6 +45,8 @@ class Sinks:
 
     save: Callable[[Snapshot], object] | None
     """Writes a checkpoint; blocks; raises CheckpointError. None: nothing is kept."""
+    keep_left: Callable[[OuterState], Path] | None
+    """Writes an outer state that the node gives up; blocks; raises CheckpointError."""
     event_log: Path | None
     """JSON lines, one an event. None: none are written."""
     announce: Callable[[], None]
@@ -130,6 +133,8 @@ class Recorder(Service):
         known = loss if math.isfinite(loss) else None
         self._statistics.held_out_loss = known
         await self._append({**work.event, "held_out_loss": known})
+        if work.commit.is_repair:
+            await self._keep_left(work.commit.left)
         if self._waiting.empty():  # the newest is what a restart needs
             await self._save(work.snapshot)
 
@@ -160,6 +165,16 @@ class Recorder(Service):
             if not self._log_failed:
                 logger.warning("cannot write %s: %s (training goes on)", path, error.strerror)
             self._log_failed = True
+
+    async def _keep_left(self, state: OuterState) -> None:
+        if self._sinks.keep_left is None:
+            return
+        try:
+            path = await asyncio.to_thread(self._sinks.keep_left, state)
+        except CheckpointError as error:
+            logger.warning("state left behind in round %d is lost: %s", state.round, error)
+        else:
+            logger.warning("state left behind in round %d kept in %s", state.round, path)
 
     async def _save(self, snapshot: Snapshot) -> None:
         if self._sinks.save is None:
