@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
+import hashlib
 import json
 import torch
+from neuroswarm.aggregation import exact
+from neuroswarm.aggregation.rule import aggregate
 from neuroswarm.codecs.lowbit import LowBit, encode_int4
 from neuroswarm.diloco.outer import AgreedContribution, advance
 from neuroswarm.diloco.rules import Rules
@@ -25,14 +28,14 @@ def values(size, seed):
     whole = torch.randint(-1000, 1001, (size,), generator=source).float()
     kind = torch.randint(0, 5, (size,), generator=source)
     zeros = torch.where(whole < 0, torch.tensor(-0.0), torch.tensor(0.0))
-    by_block = torch.randint(-40, 30, (size // 256 + 1,), generator=source).float()
+    by_block = torch.randint(-60, -25, (size // 256 + 1,), generator=source).float()
     powers = torch.ldexp(torch.ones(()), by_block).repeat_interleave(256)[:size]
     found = torch.where(kind == 0, zeros, whole * powers)
     found = torch.where(kind == 1, whole * 2.0**-130, found)
-    return torch.where((kind == 2) & (whole > 998), whole * 2.0**50, found)
+    return torch.where((kind == 2) & (whole > 998), whole * 2.0**-12, found)
 
 def lengthened(payload):
-    scales = (payload.scales * 2.0**20).clamp(max=2.0**60)
+    scales = (payload.scales * 2.0**80).clamp(max=2.0**63)
     scales[1::2] = 2.0**-64
     return LowBit(payload.codes, scales, payload.num_params)
 
@@ -54,9 +57,19 @@ ROUNDS = [[contribution(peer, seed) for peer in range(num_peers)]
 
 def digests(method, scaling):
     state = genesis(Rules(aggregation_method=method, norm_scaling=scaling), bytes(32), NAMED)
+    inside = hashlib.sha256()
+    for k in range(len(SIZES)):
+        payloads = [c.payloads[k] for c in ROUNDS[0]]
+        inside.update(exact.gram(payloads).numpy().tobytes())
+        inside.update(exact.norm(NAMED[k][1]).hex().encode())
+        for use_nnm in (False, True):
+            delta = aggregate(payloads, method=method, num_byzantine=2, norm_scaling=scaling,
+                              use_nnm=use_nnm)
+            inside.update(delta.numpy().tobytes())
+            assert not torch.signbit(delta[delta == 0]).any()
     for agreed in ROUNDS:
         state = advance(state, agreed[::-1]).state
-    return state.digest.hex()
+    return inside.hexdigest() + state.digest.hex()
 
 found = {}
 for flush, threads in ((False, 1), (False, 2), (False, 3), (False, 4), (True, 1)):
