@@ -14,7 +14,6 @@ from torch import Tensor
 
 from neuroswarm.aggregation.preparation import lower_median, norms
 
-
 MIN_MEDIAN_COSINE = 0.1
 """A set whose median cosine is below this has no direction to be against: a condition on the
 sign of the median alone rejected 5 to 9 % of nearly independent honest vectors of 300 values."""
