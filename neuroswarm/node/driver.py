@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -39,8 +40,8 @@ logger = logging.getLogger(__name__)
 TICK_S = 0.1
 """How often progress and the peers' standing are looked at when nothing else happens."""
 
-INQUIRY_PAUSE_S = 5.0
-"""Seconds before the same peer is asked again."""
+INQUIRY_PAUSE = 5.0
+"""Pause before the same peer is asked again, in multiples of the patience with it."""
 
 
 class Observer(Protocol):
@@ -298,9 +299,9 @@ class RoundDriver(Service):
         history = parts.intake.history
         assert history is not None, "_open sets it"
         parts.crowd.update_positions()
-        now = self._clock.monotonic()
+        now, pause_s = self._clock.monotonic(), INQUIRY_PAUSE * self._cfg.patience_s
         for peer in parts.crowd.ahead_or_apart(history, self._cfg.patience_s):
-            if now - self._asked_at.get(peer.node_id, -INQUIRY_PAUSE_S) >= INQUIRY_PAUSE_S:
+            if now - self._asked_at.get(peer.node_id, -math.inf) >= pause_s:
                 self._asked_at[peer.node_id] = now
                 self._spawn(self._inquire(peer, history, self._electorate.publish_quorum))
 

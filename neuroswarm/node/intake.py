@@ -1,7 +1,8 @@
 """Takes statements in: the objective checks (DESIGN 6), then the round that they speak of.
 
-Statements for the next rounds wait, bounded; equivocators are convicted. Knows nothing of what
-this node says itself or of how rounds end.
+Statements for the next rounds, and on the bases of other lineages that this node may be repaired
+to, wait, bounded; equivocators are convicted. Knows nothing of what this node says itself or of
+how rounds end.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 MAX_ROUNDS_AWAY = 2
 MAX_WAITING = 4096
-MAX_WAITING_PER_SIGNER = 16
+MAX_WAITING_PER_SIGNER = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +141,27 @@ class Intake:
     def _sort(self, signed: Signed, statement: Statement, sender: NodeId) -> bool:
         current = self._current
         number = None if current is None else current.state.round
+        if self._is_of_other_lineage(statement):
+            self.counters["other_lineage"] += 1
+            self._keep(signed, statement, sender)
+            return False
         if number is None or number < statement.round <= number + MAX_ROUNDS_AWAY:
             return self._keep(signed, statement, sender)
         if current is None or statement.round != number:
             return self._note_late(signed, statement)
         if statement.base_digest != current.state.digest:
-            self.counters["other_lineage"] += 1
-            return False
+            return self._keep(signed, statement, sender)  # the move there is under way
         self.counters["taken"] += 1
         self._feed(current, signed, statement, sender)
         self._wake()
         return True
+
+    def _is_of_other_lineage(self, statement: Statement) -> bool:
+        """Whether it is about a round near this one on a base that is not this node's."""
+        history, round_ = self.history, statement.round
+        if history is None or not -MAX_ROUNDS_AWAY <= round_ - history.round <= 0:
+            return False
+        return history.digest_at(round_) not in (None, statement.base_digest)
 
     def _keep(self, signed: Signed, statement: Statement, sender: NodeId) -> bool:
         mine = sum(kept.signer == signed.signer for kept, _, _ in self._waiting)
