@@ -8,6 +8,7 @@ Legend: N flattened parameters of a fragment.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -64,18 +65,19 @@ def advance(state: OuterState, agreed: Sequence[AgreedContribution]) -> RoundOut
 
     Screens the set, aggregates fragment by fragment, takes a Nesterov step, and enters the
     whole set (rejected ones too: they count for f) into the table of applied contributions.
-    An empty set advances the round and changes nothing else.
+    An empty set advances the round and changes nothing else. Of a node that is in the set twice
+    neither contribution counts.
 
     Args:
         state: The outer state that the contributions are based on; is not written.
-        agreed: At most one per node, in any order; not written.
+        agreed: The set, in any order; not written.
 
     Returns:
         The new state, with new tensors, and what was done.
 
     Raises:
-        ValueError: A node appears twice, or payloads do not fit the fragments (checked by
-            whoever received them, so a bug here).
+        ValueError: Payloads do not fit the fragments (checked by whoever received them, so a
+            bug here).
 
     Cost: with P contributions of N parameters O(P^2 N); memory 5 tensors of the largest
         fragment beyond the result. 0.4M parameters and 8 peers: about 30 ms of one core.
@@ -85,9 +87,12 @@ def advance(state: OuterState, agreed: Sequence[AgreedContribution]) -> RoundOut
         the denormal mode. The caller must not run it under autocast, a default device other
         than the CPU, or a function mode that rewrites torch calls.
     """
-    if not agreed:
-        return RoundOutcome(replace(state, round=state.round + 1), (), {}, "none", 0)
-    ordered = sorted(agreed, key=lambda contribution: contribution.node_id)
+    twice = _twice(agreed)
+    single = [contribution for contribution in agreed if contribution.node_id not in twice]
+    if not single:
+        following = replace(state, round=state.round + 1)
+        return RoundOutcome(following, (), _name_twice(agreed, twice), "none", 0)
+    ordered = sorted(single, key=lambda contribution: contribution.node_id)
     _check(state, ordered)
     grams = [
         exact.gram([contribution.payloads[k] for contribution in ordered])
@@ -111,6 +116,7 @@ def advance(state: OuterState, agreed: Sequence[AgreedContribution]) -> RoundOut
     table = applied.add(state.applied, state.round, [(c.node_id, c.id) for c in ordered])
     following = replace(state, round=state.round + 1, fragments=tuple(fragments), applied=table)
     rejected = {c.id: str(v) for c, v in zip(ordered, verdicts, strict=True) if v is not None}
+    rejected |= _name_twice(agreed, twice)
     used = tuple(ordered[i].id for i in kept)
     return RoundOutcome(following, used, rejected, str(tolerance), tolerance.num_byzantine)
 
@@ -185,9 +191,17 @@ def _aggregate_fragment(
     )
 
 
+def _twice(agreed: Sequence[AgreedContribution]) -> frozenset[NodeId]:
+    """Nodes with two contributions in one set: equivocators whose proof came too late."""
+    counts = Counter(contribution.node_id for contribution in agreed)
+    return frozenset(node_id for node_id, count in counts.items() if count > 1)
+
+
+def _name_twice(agreed: Sequence[AgreedContribution], twice: frozenset[NodeId]) -> dict[bytes, str]:
+    return {c.id: "two contributions of one node" for c in agreed if c.node_id in twice}
+
+
 def _check(state: OuterState, ordered: Sequence[AgreedContribution]) -> None:
-    if len({contribution.node_id for contribution in ordered}) != len(ordered):
-        raise ValueError("a node has two contributions in one agreed set")
     for contribution in ordered:
         if len(contribution.payloads) != len(state.fragments):
             raise ValueError(

@@ -19,7 +19,7 @@ from neuroswarm.codecs.lowbit import LowBit
 from neuroswarm.codecs.registry import Codec, get_codec
 from neuroswarm.diloco.ledger import Ledger, Publication
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import SchemaMismatch
+from neuroswarm.errors import RoundError, SchemaMismatch
 from neuroswarm.models.fragments import Fragments
 from neuroswarm.training.compute import ComputeThread
 from neuroswarm.training.trainer import Progress, Trainer
@@ -114,7 +114,11 @@ class Replica:
         await self._compute.run(restore_inner)
 
     async def draft(self) -> Draft:
-        """Snapshot the local parameters between two steps and code the pseudo-gradient."""
+        """Snapshot the local parameters between two steps and code the pseudo-gradient.
+
+        Raises:
+            RoundError: the parameters are such that they cannot be coded (not finite).
+        """
 
         def take() -> tuple[tuple[Tensor, ...], Progress]:
             progress = self._trainer.progress
@@ -127,7 +131,10 @@ class Replica:
     def _code(self, local: Sequence[Tensor], progress: Progress) -> Draft:
         if self._tamper is not None:
             local = self._tamper(self.state.params, local)
-        deltas, payloads = self._books.prepare(self.state.params, local)
+        try:
+            deltas, payloads = self._books.prepare(self.state.params, local)
+        except ValueError as error:
+            raise RoundError(f"nothing to publish: {error}") from error
         pieces = [self.codec.pack(payload) for payload in payloads]
         parts = tuple(
             FragmentPayload(index, hashlib.sha256(piece).digest(), len(piece))

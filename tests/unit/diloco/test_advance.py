@@ -185,10 +185,19 @@ def test_small_momentum_and_parameters_become_zero():
     assert not bool(torch.signbit(result.params).any() | torch.signbit(result.momentum).any())
 
 
+def test_neither_of_two_contributions_of_one_node_counts():
+    state, agreed = start(), honest(3)
+    again = replace(agreed[0], id=bytes(31) + b"\x01", payloads=agreed[1].payloads)
+    outcome = advance(state, [*agreed, again])
+    assert outcome.state.digest == advance(state, agreed[1:]).state.digest
+    assert outcome.rejected.keys() == {agreed[0].id, again.id}
+    only = advance(state, [agreed[0], again])
+    assert (only.used, only.state.round) == ((), state.round + 1)
+    assert only.state.fragments == state.fragments
+
+
 def test_sets_that_cannot_be_are_refused():
     state, agreed = start(), honest(2)
-    with pytest.raises(ValueError, match="two contributions"):
-        advance(state, [agreed[0], agreed[0]])
     with pytest.raises(ValueError, match="1 payloads"):
         advance(state, [replace(agreed[0], payloads=agreed[0].payloads[:1])])
     with pytest.raises(ValueError, match="fragment part0"):
