@@ -82,3 +82,7 @@ class NonFiniteLoss(ComputeError):
 
 class DataError(NeuroswarmError):
     """There is no data to train on, or it cannot be read."""
+
+
+class DemoFailed(NeuroswarmError):
+    """A demo could not be carried out to its end."""

@@ -13,6 +13,7 @@ from neuroswarm.errors import (
     CheckpointError,
     ConfigError,
     DataError,
+    DemoFailed,
     NeuroswarmError,
     PeerUnreachable,
 )
@@ -29,6 +30,8 @@ class ExitCode(IntEnum):
     """The command line is wrong."""
     UNAVAILABLE = 69
     """A one-shot command could not reach the node."""
+    UNFULFILLED = 70
+    """A demo did not hold what it promises, or could not be carried out."""
     IO = 74
     """A disk is full or unreadable."""
     STOP_HANGS = 75
@@ -45,6 +48,7 @@ _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (AdmissionError, ExitCode.AUTH),
     (PeerUnreachable, ExitCode.UNAVAILABLE),
     (CheckpointError, ExitCode.IO),
+    (DemoFailed, ExitCode.UNFULFILLED),
     (NeuroswarmError, ExitCode.INTERNAL),
 )
 

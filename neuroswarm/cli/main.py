@@ -9,7 +9,7 @@ from typing import Annotated, cast
 
 import typer
 
-from neuroswarm.cli import node, status, token, tracker
+from neuroswarm.cli import demo, node, status, token, tracker
 from neuroswarm.cli.exit_codes import ExitCode, explain
 
 # click's own errors (bad usage), wherever this version of typer keeps them
@@ -29,6 +29,7 @@ app = typer.Typer(
 app.command()(node.node)
 app.command()(tracker.tracker)
 app.command()(status.status)
+app.command()(demo.demo)
 app.add_typer(token.app, name="token")
 
 

@@ -1,0 +1,1 @@
+"""A swarm of real processes on one machine: started, watched, disturbed, measured, shown."""
