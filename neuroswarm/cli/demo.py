@@ -10,64 +10,33 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from neuroswarm.cli import demo_options as options
 from neuroswarm.cli.exit_codes import ExitCode
 from neuroswarm.cli.options import LogLevelOption
 
 if TYPE_CHECKING:
     from neuroswarm.demo.launch import Launch
+    from neuroswarm.demo.scenario import Wishes
 
 _PREFIX = "NEUROSWARM_"
 
 
 def demo(
-    peers: Annotated[int, typer.Option(help="Peers, hostile ones included.")] = 4,
-    minutes: Annotated[float, typer.Option(help="Minutes that the swarm trains.")] = 3.0,
-    byzantine: Annotated[
-        int, typer.Option(help="Peers that publish amplified, negated contributions.")
-    ] = 0,
-    kill: Annotated[
-        int, typer.Option(help="Peers to kill half-way and start again 20 s later.")
-    ] = 0,
-    json_path: Annotated[
-        Path | None,
-        typer.Option("--json", help="Write what was measured here.", show_default=False),
-    ] = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a picture here. Default: beside the JSON file, if there is one.",
-            show_default=False,
-        ),
-    ] = None,
-    no_picture: Annotated[
-        bool, typer.Option("--no-picture", help="Draw nothing (needs no matplotlib).")
-    ] = False,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Text file or folder to train on. Default: this Python's library source.",
-            show_default=False,
-        ),
-    ] = None,
-    work_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="New folder for the nodes' state and logs. Default: a temporary one.",
-            show_default=False,
-        ),
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Any setting of the nodes, as section.key=value; may be given again.",
-            show_default=False,
-        ),
-    ] = None,
+    *,
+    peers: options.Peers = 4,
+    minutes: options.Minutes = 3.0,
+    byzantine: options.Byzantine = 0,
+    kill: options.Kill = 0,
+    json_path: options.Json = None,
+    picture: options.Picture = None,
+    no_picture: options.NoPicture = False,
+    data: options.Data = None,
+    work_dir: options.WorkDir = None,
+    assignments: options.Assignments = None,
     log_level: LogLevelOption = "warning",
 ) -> int:
     """Watch several nodes on this machine train one model, and what they gain by it.
@@ -82,30 +51,21 @@ def demo(
       neuroswarm demo --peers 5 --byzantine 1 --kill 1
     """
     from neuroswarm.cli.logs import configure_logging
-    from neuroswarm.clock import SystemClock
-    from neuroswarm.demo import picture as pictures
-    from neuroswarm.demo.scenario import Scenario, Wishes
+    from neuroswarm.demo.picture import draw
+    from neuroswarm.demo.scenario import Wishes
 
     configure_logging(log_level, "plain")
     signal.signal(signal.SIGTERM, _leave)
     wishes = Wishes(peers, minutes, byzantine, kill)
     launch = make_launch(assignments or [], data, os.environ)
     image = None if no_picture else picture or (json_path and json_path.with_suffix(".png"))
-    if image is not None:
-        pictures.require_matplotlib()
-    for path in (json_path, image):
-        _require_writable(path)
+    _require_possible(json_path, image)
     folder = _make_folder(work_dir)
-    scenario = Scenario(wishes, launch, folder, display=_display(), clock=SystemClock())
-    try:
-        report = scenario.run()
-    except BaseException:
-        typer.echo(f"the nodes' logs are in {folder}", err=True)
-        raise
+    report = _run(wishes, launch, folder)
     if json_path is not None:
         json_path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n")
     if image is not None:
-        pictures.draw(report, image)
+        draw(report, image)
     return _conclude(report, folder, is_temporary=work_dir is None)
 
 
@@ -130,12 +90,19 @@ def make_launch(
     return Launch(merged, kept, SwarmToken.new().text)
 
 
-def _display() -> Any:
+def _run(wishes: Wishes, launch: Launch, folder: Path) -> dict[str, Any]:
     from rich.console import Console
 
+    from neuroswarm.clock import SystemClock
     from neuroswarm.demo.display import make_display
+    from neuroswarm.demo.scenario import Scenario
 
-    return make_display(Console())
+    display = make_display(Console())
+    try:
+        return Scenario(wishes, launch, folder, display=display, clock=SystemClock()).run()
+    except BaseException:
+        typer.echo(f"the nodes' logs are in {folder}", err=True)
+        raise
 
 
 def _make_folder(work_dir: Path | None) -> Path:
@@ -150,12 +117,16 @@ def _make_folder(work_dir: Path | None) -> Path:
     return work_dir.absolute()
 
 
-def _require_writable(path: Path | None) -> None:
+def _require_possible(json_path: Path | None, image: Path | None) -> None:
     """ConfigError now rather than after minutes."""
+    from neuroswarm.demo.picture import require_matplotlib
     from neuroswarm.errors import ConfigError
 
-    if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-        raise ConfigError(f"cannot write {path}: no folder {path.parent} to write to")
+    for path in (json_path, image):
+        if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+            raise ConfigError(f"cannot write {path}: no folder {path.parent} to write to")
+    if image is not None:
+        require_matplotlib()
 
 
 def _conclude(report: Mapping[str, Any], folder: Path, *, is_temporary: bool) -> int:

@@ -18,7 +18,7 @@ def _no_settings_around(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "200")
 
 
-@pytest.mark.parametrize("command", [[], ["node"], ["tracker"], ["status"], ["token"]])
+@pytest.mark.parametrize("command", [[], ["node"], ["tracker"], ["status"], ["token"], ["demo"]])
 def test_help_imports_nothing_heavy(command: list[str]):
     code = (
         "import sys\n"

@@ -1,0 +1,51 @@
+"""The flags of `neuroswarm demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Peers = Annotated[int, typer.Option(help="Peers, hostile ones included.")]
+Minutes = Annotated[float, typer.Option(help="Minutes that the swarm trains.")]
+Byzantine = Annotated[
+    int, typer.Option(help="Peers that publish amplified, negated contributions.")
+]
+Kill = Annotated[int, typer.Option(help="Peers to kill half-way and start again 20 s later.")]
+Json = Annotated[
+    Path | None,
+    typer.Option("--json", help="Write what was measured here.", show_default=False),
+]
+Picture = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write a picture here. Default: beside the JSON file, if there is one.",
+        show_default=False,
+    ),
+]
+NoPicture = Annotated[
+    bool, typer.Option("--no-picture", help="Draw nothing (needs no matplotlib).")
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="Text file or folder to train on. Default: this Python's library source.",
+        show_default=False,
+    ),
+]
+WorkDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="New folder for the nodes' state and logs. Default: a temporary one.",
+        show_default=False,
+    ),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Any setting of the nodes, as section.key=value; may be given again.",
+        show_default=False,
+    ),
+]
