@@ -142,6 +142,12 @@ class Replica:
         )
         return Draft(deltas, payloads, parts, b"".join(pieces), progress)
 
+    def _lie(self, tamper: Tamper, local: Sequence[Tensor]) -> tuple[LowBit, ...]:
+        """What a hostile node publishes; its own books stay true, so that it goes on training."""
+        outer = self.state.params
+        lies = tamper(outer, local)
+        return tuple(self.codec.encode(o - x) for o, x in zip(outer, lies, strict=True))
+
     def remember(self, contribution: bytes, draft: Draft) -> None:
         """Enter a publication into the books, before it is sent."""
         self._books.remember(
