@@ -129,13 +129,12 @@ class Replica:
         return await asyncio.to_thread(self._code, local, progress)
 
     def _code(self, local: Sequence[Tensor], progress: Progress) -> Draft:
-        if self._tamper is not None:
-            local = self._tamper(self.state.params, local)
         try:
             deltas, payloads = self._books.prepare(self.state.params, local)
+            said = payloads if self._tamper is None else self._lie(self._tamper, local)
         except ValueError as error:
             raise RoundError(f"nothing to publish: {error}") from error
-        pieces = [self.codec.pack(payload) for payload in payloads]
+        pieces = [self.codec.pack(payload) for payload in said]
         parts = tuple(
             FragmentPayload(index, hashlib.sha256(piece).digest(), len(piece))
             for index, piece in enumerate(pieces)
