@@ -10,7 +10,7 @@ from typing import Protocol
 
 from neuroswarm.errors import MessageTooLarge, ProtocolViolation
 from neuroswarm.gossip.archive import Archive
-from neuroswarm.rounds.lineage import History
+from neuroswarm.rounds.history import FinishedRound, History
 from neuroswarm.transport import Rpc
 from neuroswarm.v1 import envelope_pb2, gossip_pb2
 from neuroswarm.values import NodeId
@@ -71,7 +71,7 @@ class RoundsServer:
         request = parse(gossip_pb2.ResultRequest, data)
         history = self._records.history
         found = None if history is None else history.find(request.round)
-        if found is None or found.base_digest != request.base_digest or not found.confirms:
+        if found is None or found.base_digest != request.base_digest or not self._has_all(found):
             return gossip_pb2.ResultReply(is_known=False).SerializeToString()
         return gossip_pb2.ResultReply(
             is_known=True,
@@ -80,12 +80,18 @@ class RoundsServer:
             next_digest=found.next_digest,
         ).SerializeToString()
 
+    def _has_all(self, finished: FinishedRound) -> bool:
+        """Whether a peer could replay the round from here; otherwise it must download a state."""
+        payloads = map(self._records.archive.payload, finished.contributions)
+        return bool(finished.confirms) and all(payload is not None for payload in payloads)
+
     async def _on_lineage(self, _caller: NodeId, data: bytes) -> bytes:
         request = parse(gossip_pb2.LineageRequest, data)
         history = self._records.history
         reply = gossip_pb2.LineageReply()
         if history is not None:
             reply.round, reply.digest = history.round, history.digest
+            reply.known_digest = history.digest_at(request.known_round) or b""
             rounds = history.since(request.first_round)
             best = max(rounds, key=lambda finished: len(finished.confirms), default=None)
             # The first shows the fork, the best the key, the last the state to download.

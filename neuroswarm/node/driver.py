@@ -18,7 +18,7 @@ from neuroswarm.checkpoint.said import Said
 from neuroswarm.clock import Clock
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.schedule import get_inner_steps
-from neuroswarm.errors import PeerError
+from neuroswarm.errors import PeerError, RoundError
 from neuroswarm.node.committing import Commit, Committer
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.holdings import Holding, Holdings
@@ -29,7 +29,7 @@ from neuroswarm.node.voice import Voice
 from neuroswarm.rounds import statements
 from neuroswarm.rounds.agreement import Action, Instant, Phase, Round
 from neuroswarm.rounds.electorate import Electorate
-from neuroswarm.rounds.lineage import History
+from neuroswarm.rounds.history import History
 from neuroswarm.service import Service
 from neuroswarm.values import NodeId, PeerAddress
 from neuroswarm.wire.messages import Ballot, Confirm, Contribution
@@ -135,6 +135,7 @@ class RoundDriver(Service):
     async def _begin(self) -> Round:
         parts, state = self._parts, self._parts.replica.state
         assert parts.intake.history is not None, "_open sets it"
+        self._offer = None  # it was about the state that this node has just left
         said = await parts.voice.begin(state.round, state.digest)
         self._round = current = Round(
             parts.crowd.me,
@@ -227,7 +228,11 @@ class RoundDriver(Service):
         wanted = get_inner_steps(state.rules, len(self._electorate.live))
         if 2 * parts.replica.inner_steps < wanted:
             return self._skip(current)
-        draft = await parts.replica.draft()
+        try:
+            draft = await parts.replica.draft()
+        except RoundError as error:
+            logger.warning("round %d skipped: %s", state.round, error)
+            return self._skip(current)
         header = Contribution(
             swarm_id=parts.crowd.swarm_id,
             round=state.round,
@@ -280,8 +285,8 @@ class RoundDriver(Service):
                 return await parts.committer.jump(offer)
             case Verdict():
                 commit = await parts.committer.replay(offer)
-                if commit is None:
-                    self._asked_at[offer.source.node_id] = self._clock.monotonic()
+                if commit is not None:  # the next round may be had from there at once
+                    self._asked_at.pop(offer.source.node_id, None)
                 return commit
             case None:
                 voters = current.confirmers(current.decided)
@@ -313,6 +318,5 @@ class RoundDriver(Service):
             logger.info("no way to catch up through %s: %s", peer.node_id, error)
             return
         if offer is not None and self._parts.replica.state.digest == digest:
-            self._asked_at.pop(peer.node_id, None)
             self._offer = offer
             self.wake()
