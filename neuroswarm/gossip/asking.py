@@ -133,16 +133,25 @@ class Asker:
             agreed, confirms, tuple(h for h in headers if h.id in agreed), reply.next_digest
         )
 
-    async def lineage(self, first_round: int, source: PeerAddress) -> Claim:
-        """The peer's finished rounds from `first_round` on, and the state it holds."""
-        request = gossip_pb2.LineageRequest(first_round=first_round).SerializeToString()
-        data = await self._rpc.call(source, "Gossip/Lineage", request, timeout_s=ASK_TIMEOUT_S)
+    async def lineage(self, first_round: int, known_round: int, source: PeerAddress) -> Claim:
+        """The peer's finished rounds from `first_round` on, the state it holds, and a digest.
+
+        Args:
+            first_round: First finished round wanted; 0 for all that are remembered.
+            known_round: Round whose digest there is wanted besides, however long ago it was.
+            source: The peer.
+        """
+        request = gossip_pb2.LineageRequest(first_round=first_round, known_round=known_round)
+        data = await self._rpc.call(
+            source, "Gossip/Lineage", request.SerializeToString(), timeout_s=ASK_TIMEOUT_S
+        )
         reply = parse(gossip_pb2.LineageReply, data)
         if len(reply.rounds) > limits.MAX_LINEAGE_ROUNDS:
             raise MessageTooLarge(f"lineage too long: {len(reply.rounds)} rounds")
         if len(reply.digest) != HASH_BYTES:
             raise ProtocolViolation("no outer state there yet", peer=source.node_id)
-        claim = Claim(reply.round, reply.digest, tuple(map(_claimed_round, reply.rounds)))
+        known = (known_round, reply.known_digest) if reply.known_digest else None
+        claim = Claim(reply.round, reply.digest, tuple(map(_claimed_round, reply.rounds)), known)
         if not is_chain(claim):
             raise ProtocolViolation("rounds do not join end to end", peer=source.node_id)
         return claim

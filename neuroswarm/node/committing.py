@@ -18,7 +18,7 @@ from neuroswarm.node.holdings import Holdings
 from neuroswarm.node.inquiry import Download, Verdict
 from neuroswarm.node.intake import Intake
 from neuroswarm.node.replica import Replica
-from neuroswarm.rounds.lineage import FinishedRound, History
+from neuroswarm.rounds.history import FinishedRound, History
 from neuroswarm.values import NodeId, short
 from neuroswarm.wire.messages import Confirm, decode_confirm
 from neuroswarm.wire.signed import Kind, Signed
@@ -96,8 +96,12 @@ class Committer:
         """Go to a downloaded state."""
         left, state = self._replica.state, download.state
         await self._replica.move(state)
-        self._intake.history = History(state.round, state.digest)
-        return Commit(state, left, None, (), (), download.is_repair)
+        before = self._intake.history
+        assert before is not None, "there is a history once there is a state"
+        common = left.round if download.fork is None else download.fork
+        earlier = before.digests_before(min(common, state.round))
+        self._intake.history = History(state.round, state.digest, earlier=earlier)
+        return Commit(state, left, None, (), (), download.fork is not None)
 
     async def _enter(
         self,

@@ -12,11 +12,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.clock import Clock, SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
 from neuroswarm.discovery.announce import choose_announced_host
-from neuroswarm.errors import LifecycleError
+from neuroswarm.errors import CheckpointCorrupt, LifecycleError
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.node.assembly import (
@@ -34,7 +35,7 @@ from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.node.workload import Workload, describe_differences, make_genesis, make_rules
-from neuroswarm.rounds.lineage import History
+from neuroswarm.rounds.history import History
 from neuroswarm.service import Service
 from neuroswarm.training.compute import ComputeThread
 from neuroswarm.training.threads import choose_num_threads
@@ -176,6 +177,7 @@ class NodeCore(Service):
         if snapshot is not None:
             await parts.replica.restore(snapshot)
             state = snapshot.outer
+            history = _restore_history(snapshot)
             logger.info("resumed at round %d, state %s", state.round, short(state.digest))
         else:
             network, wait_s = self.config.network, self.config.rounds.genesis_wait_s
@@ -186,8 +188,9 @@ class NodeCore(Service):
                 wait_s=wait_s if has_hints else 0.0,
             )
             await parts.replica.adopt(state)
+            history = History(state.round, state.digest)
         parts.reporter.tokens_before = parts.trainer.total.tokens
-        parts.rounds.intake.history = History(state.round, state.digest)
+        parts.rounds.intake.history = history
         for difference in describe_differences(make_rules(self.config), state.rules):
             logger.warning("the swarm's rules hold, not this node's setting: %s", difference)
 
@@ -243,6 +246,7 @@ class NodeCore(Service):
         sinks = Sinks(
             save=home.store.save,
             keep_left=home.keep_left_behind,
+            describe_history=reporter.history,
             event_log=home.event_log,
             announce=membership.heartbeat.announce_now,
             measure=reporter.measure,
@@ -269,6 +273,15 @@ class NodeCore(Service):
             tracker=membership.directory.handle,
             is_open=network.http_open,
         )
+
+
+def _restore_history(snapshot: Snapshot) -> History:
+    outer = snapshot.outer
+    try:
+        return History.from_json(snapshot.meta["history"], outer.round, outer.digest)
+    except (KeyError, CheckpointCorrupt) as error:
+        logger.warning("the lineage of round %d is forgotten: %s", outer.round, error)
+        return History(outer.round, outer.digest)
 
 
 def _log_address(parts: Parts) -> None:

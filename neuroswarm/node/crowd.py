@@ -12,7 +12,7 @@ from neuroswarm.diloco import applied
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.membership.peer_table import Peer, PeerTable
 from neuroswarm.rounds.electorate import Electorate
-from neuroswarm.rounds.lineage import History
+from neuroswarm.rounds.history import History
 from neuroswarm.rounds.positions import Positions, Standing
 from neuroswarm.values import NodeId, PeerAddress
 

@@ -15,7 +15,8 @@ from neuroswarm.gossip.asking import Asker, Result
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.intake import Cohort
 from neuroswarm.node.replica import Replica
-from neuroswarm.rounds.lineage import Claim, ClaimedRound, Comparison, History, compare
+from neuroswarm.rounds.history import History
+from neuroswarm.rounds.lineage import Claim, ClaimedRound, Comparison, compare
 from neuroswarm.transport import Rpc
 from neuroswarm.values import NodeId, PeerAddress, short
 
@@ -37,8 +38,8 @@ class Download:
 
     state: OuterState
     source: PeerAddress
-    is_repair: bool
-    """Whether it is on another lineage."""
+    fork: int | None
+    """First round in which its lineage differs from the one left; None if it is the same."""
 
 
 Offer = Verdict | Download
@@ -73,12 +74,13 @@ class Inquirer:
         offer = await self._replay(peer, state, quorum)
         if offer is not None:
             return offer
-        claim = await self._asker.lineage(0, peer)
+        claim = await self._asker.lineage(0, state.round, peer)
         comparison = compare(history, claim, self._is_counted)
         if comparison is None:
             return await self._catch_up(peer, claim, state, quorum)
         # Support counts from the fork on, so ask again from there.
-        claim = await self._asker.lineage(max(0, comparison.first_divergent_round - 1), peer)
+        since = max(0, comparison.first_divergent_round - 1)
+        claim = await self._asker.lineage(since, state.round, peer)
         comparison = compare(history, claim, self._is_counted)
         if comparison is None or not comparison.other_wins:
             return None
@@ -103,7 +105,7 @@ class Inquirer:
         target = _supported_state(claim, quorum, after=state.round)
         if target is None:
             raise ProtocolViolation("a state that too few peers stand for", peer=peer.node_id)
-        return await self._download(peer, target.base_digest, is_repair=False)
+        return await self._download(peer, target.base_digest, fork=None)
 
     async def _cross_over(self, peer: PeerAddress, claim: Claim, fork: Comparison) -> Offer:
         last_common = fork.first_divergent_round - 1
@@ -115,9 +117,9 @@ class Inquirer:
                 return verdict
         target = _supported_state(claim, quorum=1, after=last_common)
         digest = claim.digest if target is None else target.base_digest
-        return await self._download(peer, digest, is_repair=True)
+        return await self._download(peer, digest, fork=fork.first_divergent_round)
 
-    async def _download(self, peer: PeerAddress, digest: bytes, *, is_repair: bool) -> Download:
+    async def _download(self, peer: PeerAddress, digest: bytes, *, fork: int | None) -> Download:
         logger.info("downloading state %s from %s", short(digest), peer)
         state = await download_state(
             self._rpc,
@@ -126,7 +128,7 @@ class Inquirer:
             architecture=self._cohort.architecture,
             shape=self._cohort.shape,
         )
-        return Download(state, peer, is_repair)
+        return Download(state, peer, fork)
 
     def _is_counted(self, signer: NodeId) -> bool:
         return not self._crowd.is_banned(signer)

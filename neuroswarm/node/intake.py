@@ -20,7 +20,7 @@ from neuroswarm.gossip.archive import Archive
 from neuroswarm.gossip.asking import is_payload_of
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.rounds.agreement import Round
-from neuroswarm.rounds.lineage import History
+from neuroswarm.rounds.history import History
 from neuroswarm.rounds.statements import Proof, Register, Statement
 from neuroswarm.values import NodeId
 from neuroswarm.wire import messages

@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class Sinks:
     """JSON lines, one an event. None: none are written."""
     announce: Callable[[], None]
     """Tells the peers of the new state at once."""
+    describe_history: Callable[[], Mapping[str, object]]
+    """The lineage stood on, as JSON values; kept in every checkpoint."""
     measure: Callable[[], Mapping[str, object]]
     """Measurements that go into every event."""
 
@@ -99,7 +101,7 @@ class Recorder(Service):
         applied_at = self._clock.wall()
         self._sinks.announce()
         event = {**self._describe(commit, applied_at), **self._sinks.measure()}
-        work = _Work(commit, event, await self._replica.snapshot())
+        work = _Work(commit, event, await self._snapshot())
         self._statistics.note(commit)
         _log_commit(commit, self._statistics)
         while self._waiting.qsize() >= MAX_WAITING:
@@ -114,7 +116,11 @@ class Recorder(Service):
 
     async def save_now(self) -> None:
         """Write a checkpoint of this moment; a failure is logged."""
-        await self._save(await self._replica.snapshot())
+        await self._save(await self._snapshot())
+
+    async def _snapshot(self) -> Snapshot:
+        meta = {"history": self._sinks.describe_history()}
+        return replace(await self._replica.snapshot(), meta=meta)
 
     async def _open(self, stack: AsyncExitStack) -> None:
         pass

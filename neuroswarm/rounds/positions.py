@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from neuroswarm.rounds.lineage import History
+from neuroswarm.rounds.history import History
 from neuroswarm.values import NodeId
 
 MAX_PEERS = 8192

@@ -78,20 +78,24 @@ class ResultReply(_message.Message):
     def __init__(self, is_known: bool = ..., headers: _Optional[_Iterable[_Union[_envelope_pb2.Signed, _Mapping]]] = ..., confirms: _Optional[_Iterable[_Union[_envelope_pb2.Signed, _Mapping]]] = ..., next_digest: _Optional[bytes] = ...) -> None: ...
 
 class LineageRequest(_message.Message):
-    __slots__ = ("first_round",)
+    __slots__ = ("first_round", "known_round")
     FIRST_ROUND_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_ROUND_FIELD_NUMBER: _ClassVar[int]
     first_round: int
-    def __init__(self, first_round: _Optional[int] = ...) -> None: ...
+    known_round: int
+    def __init__(self, first_round: _Optional[int] = ..., known_round: _Optional[int] = ...) -> None: ...
 
 class LineageReply(_message.Message):
-    __slots__ = ("rounds", "round", "digest")
+    __slots__ = ("rounds", "round", "digest", "known_digest")
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_DIGEST_FIELD_NUMBER: _ClassVar[int]
     rounds: _containers.RepeatedCompositeFieldContainer[LineageRound]
     round: int
     digest: bytes
-    def __init__(self, rounds: _Optional[_Iterable[_Union[LineageRound, _Mapping]]] = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+    known_digest: bytes
+    def __init__(self, rounds: _Optional[_Iterable[_Union[LineageRound, _Mapping]]] = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ..., known_digest: _Optional[bytes] = ...) -> None: ...
 
 class LineageRound(_message.Message):
     __slots__ = ("round", "base_digest", "next_digest", "confirms")
