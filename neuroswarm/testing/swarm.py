@@ -1,0 +1,430 @@
+"""A swarm of whole nodes in one process, on the in-memory network, with tiny models.
+
+Knows how to start, kill, restart and watch nodes. What a test does to the network between them
+is scripted on `Swarm.network`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from torch import Tensor, nn
+
+from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.identity.node_key import NodeKey
+from neuroswarm.identity.token import SwarmToken
+from neuroswarm.node.core import NodeCore, Parts, Surroundings
+from neuroswarm.node.replica import Tamper
+from neuroswarm.node.statistics import Statistics
+from neuroswarm.node.workload import Workload
+from neuroswarm.service import Service, State
+from neuroswarm.testing.memory_datagrams import MemoryDatagrams
+from neuroswarm.testing.memory_network import MemoryNetwork
+from neuroswarm.testing.memory_rpc import MemoryRpc
+from neuroswarm.values import Endpoint, NodeId, short
+
+INNER_STEPS = 4
+REST_S = 0.002
+LOOK_S = 0.01
+DEADLINE_S = 40.0
+"""Longest wait for a condition, generous: a loaded machine is slow, and slow is no failure."""
+
+VOCABULARY = 32
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "heartbeat": {"interval_s": 0.3},
+    "rounds": {
+        "genesis_wait_s": 0.3,
+        "min_grace_s": 0.1,
+        "contagion_s": 0.1,
+        "collect_deadline_s": 3.0,
+        "settle_s": 0.2,
+        "min_settle_s": 0.05,
+        "ballot_deadline_s": 1.0,
+        "confirm_deadline_s": 0.6,
+        "patience_s": 0.3,
+        "pull_timeout_s": 5.0,
+        "pull_stall_s": 1.0,
+    },
+    "diloco": {"inner_steps": INNER_STEPS, "inner_steps_min": 1, "inner_steps_max": 8},
+    "training": {
+        "lr": 1e-2,
+        "warmup_steps": 0,
+        "weight_decay": 0.0,
+        "context": 16,
+        "batch_size": 4,
+        "eval_batches": 1,
+    },
+    "resources": {"device": "cpu", "max_cpu_threads": 1, "available_memory_mb": 1024},
+}
+"""What differs from a node's defaults: small models and short waits."""
+
+
+class TinyModel(nn.Module):
+    """Predicts the next of 32 tokens from the one before; about 3,000 parameters."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, 16)
+        self.hidden = nn.Linear(16, 64)
+        self.head = nn.Linear(64, VOCABULARY)
+        source = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.normal_(std=0.1, generator=source)
+
+    def forward(self, inputs_BT: Tensor) -> Tensor:
+        """Logits [B, T, 32] of what follows each token."""
+        result: Tensor = self.head(torch.tanh(self.hidden(self.embedding(inputs_BT))))
+        return result
+
+
+def tiny_text(num_tokens: int = 4096) -> Tensor:
+    """Tokens [num_tokens] that mostly follow from the one before, so that there is a loss to win.
+
+    A walk: x -> 5 x + 3 mod 32, with every eighth token drawn at random from a fixed seed.
+    """
+    draws = torch.randint(VOCABULARY, (num_tokens,), generator=torch.Generator().manual_seed(1))
+    tokens = [0]
+    for index in range(1, num_tokens):
+        known = (5 * tokens[-1] + 3) % VOCABULARY
+        tokens.append(int(draws[index]) if index % 8 == 0 else known)
+    return torch.tensor(tokens)
+
+
+class MemoryCarriers(Service):
+    """A node's two ends on a `MemoryNetwork`."""
+
+    name = "carriers"
+
+    def __init__(self, network: MemoryNetwork, node_id: NodeId, host: str) -> None:
+        super().__init__()
+        self.grpc_endpoint = Endpoint(host, 8101)
+        self.heartbeat_endpoint = heartbeat_endpoint(host)
+        self.rpc: MemoryRpc = network.rpc(node_id, self.grpc_endpoint)
+        self.datagrams: MemoryDatagrams = network.datagrams(self.heartbeat_endpoint, node_id)
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        await stack.enter_async_context(self.datagrams)
+        await stack.enter_async_context(self.rpc)
+
+    def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return (self.datagrams.wait_closed(), self.rpc.wait_closed())
+
+
+def heartbeat_endpoint(host: str) -> Endpoint:
+    """Where a member with that host takes heartbeats."""
+    return Endpoint(host, 9999)
+
+
+@dataclass(eq=False)
+class Member:
+    """One life of one node of a `Swarm`."""
+
+    name: str
+    host: str
+    folder: Path
+    """Its state folder."""
+    core: NodeCore
+    key: NodeKey
+    model_seed: int
+    is_trainer: bool
+    tamper: Tamper | None
+    step_s: float
+    """Least time of an inner step, seconds."""
+
+    @property
+    def node_id(self) -> NodeId:
+        """Its identity, the same in every life."""
+        return self.key.node_id
+
+    @property
+    def parts(self) -> Parts:
+        """Its parts; once it is started."""
+        return self.core.require_parts()
+
+    @property
+    def round(self) -> int:
+        """Round of the outer state held; -1 without one."""
+        parts = self.core.parts
+        return parts.replica.state.round if parts and parts.replica.has_state else -1
+
+    @property
+    def digest(self) -> bytes:
+        """Digest of the outer state held."""
+        return self.parts.replica.state.digest
+
+    @property
+    def statistics(self) -> Statistics:
+        """What it counted in this life."""
+        return self.parts.reporter.statistics
+
+    def begin_training(self) -> None:
+        """Take part in rounds and take inner steps."""
+        self.is_trainer = True
+        trainer, plenty = self.parts.trainer, 2 * self.core.config.diloco.inner_steps
+
+        def step_or_rest() -> None:
+            if trainer.progress.steps < plenty:
+                trainer.step()
+                time.sleep(self.step_s)
+            else:
+                time.sleep(REST_S)  # the others need the cores
+
+        self.core.begin_training()
+        self.parts.compute.start_training(step_or_rest)
+
+    async def events(self) -> list[dict[str, Any]]:
+        """What it wrote into its event log in all lives, once all of it is written."""
+        if self.core.state is State.RUNNING:
+            await self.parts.recorder.drained()
+        return await asyncio.to_thread(_read_events, self.folder / "events.jsonl")
+
+    async def digests(self) -> dict[int, str]:
+        """Digest of every round's outer state on the lineage it stands on, as its log has them.
+
+        A repair replaces the rounds after the fork; what a download passed over is not there.
+        """
+        digests: dict[int, str] = {}
+        for event in await self.events():
+            if event["event"] != "commit":
+                continue
+            if event["is_repair"]:
+                kept = 0 if event["is_download"] else event["round"]
+                digests = {r: d for r, d in digests.items() if r < kept}
+            digests[event["round"]] = event["digest"]
+        return digests
+
+    def __repr__(self) -> str:
+        driver = self.parts.rounds.driver if self.core.parts else None
+        phase = None if driver is None or driver.phase is None else driver.phase.value
+        digest = short(self.digest) if self.round >= 0 else "none"
+        return f"<{self.name} {self.node_id} round {self.round} state {digest} {phase}>"
+
+
+class Swarm:
+    """Nodes on one in-memory network; everything is stopped on leaving it.
+
+    Keys, texts and faults follow from the seed; the order of events is that of real time.
+    """
+
+    def __init__(
+        self, folder: Path, *, seed: int = 0, step_s: float = 0.0, **settings: dict[str, Any]
+    ) -> None:
+        """Start empty.
+
+        Args:
+            folder: For the nodes' state folders.
+            seed: Of keys and of chance in the network.
+            step_s: Least time of an inner step, seconds: longer rounds at no cost.
+            settings: Sections to change, as `rounds={"settle_s": 0.1}`.
+        """
+        self.network = MemoryNetwork(seed)
+        self.members: dict[str, Member] = {}
+        """The newest life of every node, by name."""
+        self._folder = folder
+        self._seed = seed
+        self._step_s = step_s
+        self._settings = {
+            name: {**SETTINGS.get(name, {}), **settings.get(name, {})}
+            for name in {**SETTINGS, **settings}
+        }
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await asyncio.gather(*(member.core.stop() for member in self.members.values()))
+
+    @property
+    def running(self) -> list[Member]:
+        """Members that are up, in the order of their making."""
+        return [m for m in self.members.values() if m.core.state is State.RUNNING]
+
+    # -- life of members -------------------------------------------------------------
+
+    async def found(self, first: str, *others: str) -> list[Member]:
+        """Start a swarm whose members all know each other and the genesis before they train.
+
+        Args:
+            first: Makes the genesis.
+            others: Download it.
+        """
+        made = [*await self.start(first, trains=False), *await self.start(*others, trains=False)]
+        everyone = {member.node_id for member in made}
+
+        def all_know_all() -> bool:
+            return all(
+                everyone == {member.node_id, *(p.node_id for p in member.parts.rounds.crowd.live())}
+                for member in made
+            )
+
+        await self.until(all_know_all, what="everyone to know everyone")
+        for member in made:
+            member.begin_training()
+        return made
+
+    async def start(
+        self,
+        *names: str,
+        model_seed: int = 0,
+        trains: bool = True,
+        tamper: Tamper | None = None,
+    ) -> list[Member]:
+        """Start new nodes that know of all earlier ones, and let them train.
+
+        Args:
+            names: What the test calls them.
+            model_seed: Of the initial parameters, should one of them make the genesis.
+            trains: Whether they take part in rounds at once.
+            tamper: Makes them hostile.
+        """
+        made = [
+            self._make(name, model_seed=model_seed, is_trainer=trains, tamper=tamper)
+            for name in names
+        ]
+        await asyncio.gather(*(self._start(member) for member in made))
+        return made
+
+    def cut_power(self, *members: Member) -> None:
+        """Stop members as a power cut does: nothing more is sent, received or written.
+
+        They are to be stopped by `bury` or `restart`, which let go of threads and files.
+        """
+        for member in members:
+            self.network.kill(member.node_id)
+            member.folder.rename(_grave(member))
+
+    async def bury(self, *members: Member) -> None:
+        """Cut the members' power and release what they hold of this process."""
+        self.cut_power(*(m for m in members if not _grave(m).exists()))
+        await asyncio.gather(*(member.core.stop() for member in members))
+        for member in members:
+            _grave(member).rename(member.folder)
+
+    async def restart(self, *members: Member) -> list[Member]:
+        """Start members again from their state folders; those that run are killed before."""
+        await self.bury(*(m for m in members if m.core.state is not State.STOPPED))
+        again = [
+            self._make(m.name, model_seed=m.model_seed, is_trainer=m.is_trainer, tamper=m.tamper)
+            for m in members
+        ]
+        await asyncio.gather(*(self._start(member) for member in again))
+        return again
+
+    def _make(
+        self, name: str, *, model_seed: int, is_trainer: bool, tamper: Tamper | None
+    ) -> Member:
+        known = self.members.get(name)
+        host = known.host if known else f"10.0.1.{len(self.members) + 1}"
+        folder = self._folder / name
+        key = _load_or_write_key(folder, f"{self._seed}/{name}")
+        config = {
+            **self._settings,
+            "network": {"host": "127.0.0.1", "port": 0, "announce_host": host},
+            "state_dir": folder,
+        }
+        others = [member.host for member in self.members.values() if member.name != name]
+        surroundings = Surroundings(
+            make_carriers=lambda key, _token, _config: MemoryCarriers(
+                self.network, key.node_id, host
+            ),
+            hints=tuple(map(heartbeat_endpoint, others)),
+            tamper=tamper,
+        )
+        workload = Workload(TinyModel(model_seed), tiny_text())
+        core = NodeCore(SwarmNodeConfig(**config), SwarmToken(bytes(32)), workload, surroundings)
+        member = Member(name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s)
+        self.members[name] = member
+        return member
+
+    async def _start(self, member: Member) -> None:
+        await member.core.start()
+        if member.is_trainer:
+            member.begin_training()
+
+    # -- watching --------------------------------------------------------------------
+
+    async def until(
+        self, condition: Callable[[], bool], *, within_s: float = DEADLINE_S, what: str = ""
+    ) -> None:
+        """Wait for a condition.
+
+        Raises:
+            TimeoutError: it does not hold after `within_s`; says where everyone stands.
+        """
+        deadline = time.monotonic() + within_s
+        while not condition():
+            self._check_alive()
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"not within {within_s} s: {what} {self.running}")
+            await asyncio.sleep(LOOK_S)
+
+    async def until_round(self, round_: int, members: Collection[Member] = ()) -> None:
+        """Wait until members, all that run if none are given, hold a state of that round."""
+        wanted = members or self.running
+        await self.until(
+            lambda: all(member.round >= round_ for member in wanted), what=f"round {round_}"
+        )
+
+    async def more_rounds(self, count: int, members: Collection[Member] = ()) -> None:
+        """Wait until all members are that many rounds further than the foremost of them is."""
+        newest = max(member.round for member in members or self.running)
+        await self.until_round(newest + count, members)
+
+    async def until_level(self, members: Collection[Member] = ()) -> int:
+        """Wait until members hold the same state; returns its round."""
+        wanted = list(members or self.running)
+        await self.until(lambda: len({m.digest for m in wanted}) == 1, what="equal digests")
+        return wanted[0].round
+
+    async def digests(self, members: Collection[Member] = ()) -> dict[int, set[str]]:
+        """Digests of every round that all members know of; one each if they agree."""
+        logs = [await member.digests() for member in members or self.running]
+        shared = sorted(set.intersection(*(set(log) for log in logs)))
+        return {round_: {log[round_] for log in logs} for round_ in shared}
+
+    def _check_alive(self) -> None:
+        """A node that failed is the reason why nothing comes of waiting: raise its error."""
+        failed = [m for m in self.members.values() if m.core.state is State.FAILED]
+        if failed:
+            raise AssertionError(f"{failed[0].name} failed")
+
+
+def negated(factor: float = 10.0) -> Tamper:
+    """A hostile node's lie: its pseudo-gradient, negated and enlarged."""
+    return lambda outer, local: [
+        theta + factor * (theta - x) for theta, x in zip(outer, local, strict=True)
+    ]
+
+
+def _grave(member: Member) -> Path:
+    return member.folder.with_name(f"{member.folder.name}.off")
+
+
+def _load_or_write_key(folder: Path, text: str) -> NodeKey:
+    """A key that follows from a text, where the node will look for its own."""
+    path = folder / "identity.key"
+    if not path.exists():
+        folder.mkdir(parents=True)
+        key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(text.encode()).digest())
+        path.touch(mode=0o600)
+        path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return NodeKey.load_or_create(path)
+
+
+def _read_events(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
