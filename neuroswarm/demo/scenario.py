@@ -133,8 +133,11 @@ class Scenario:
     def _compare_with_reference(
         self, peer: Peer, records: list[PeerRecord], steps: int
     ) -> dict[str, Any]:
-        swarm = self._make_swarm("reference", self._wishes.num_honest, 0)
-        script = Script(f"{self._wishes.num_honest} peers for comparison", steps=steps)
+        num_peers = self._wishes.num_honest
+        swarm = self._make_swarm("reference", num_peers, 0)
+        half_a_round = self._config.get_diloco_inner_steps(num_peers) // 2  # the nearest end
+        title = f"{num_peers} peers for comparison"
+        script = Script(title, steps=max(1, steps - half_a_round))
         reference = self._carry_out(swarm, script)
         examiner = Examiner(self._config)
         losses = Comparison(

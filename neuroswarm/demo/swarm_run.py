@@ -156,9 +156,12 @@ class SwarmRun:
         return [peer for peer in self._peers if peer.name in names]
 
     def _settle(self) -> None:
-        """Wait until all honest peers stand at the same round, so that all have reported it."""
+        """Wait until all honest peers stand at the same round, so that all have reported it.
+
+        When time ended the run, a last full round is waited for too.
+        """
         deadline = self._clock.monotonic() + LAST_ROUND_TIMEOUT_S
-        before = max(map(_round, self._honest()))
+        before = max(map(_round, self._honest())) if self._script.minutes else 0
 
         def is_settled() -> bool:
             rounds = {_round(peer) for peer in self._honest()}
