@@ -35,8 +35,12 @@ RETRY_S = 0.2
 class Listener(Protocol):
     """Who decides what statements mean."""
 
-    def on_statement(self, signed: Signed, statement: Statement, sender: NodeId) -> bool:
-        """Take a verified statement; returns whether it is worth relaying."""
+    def on_statement(self, signed: Signed, statement: Statement, sender: NodeId) -> bool | Proof:
+        """Take a verified statement.
+
+        Returns:
+            Whether it is worth relaying, or the proof if it convicts its signer.
+        """
         ...
 
     def on_inline(self, contribution: bytes, payload: bytes) -> None:
@@ -140,6 +144,9 @@ class GossipService(Service):
         self.counters["received"] += 1
         payload = payloads.get(statement_id)
         is_worth_relaying = self._listener.on_statement(signed, statement, caller)
+        if isinstance(is_worth_relaying, Proof):
+            self.spread_proof(is_worth_relaying, avoid={caller})
+            return
         if payload is not None:
             self._listener.on_inline(statement_id, payload)
         hops = hops_after(relayed.hops_left)

@@ -96,8 +96,8 @@ class Intake:
 
     # -- the gossip's Listener -------------------------------------------------------
 
-    def on_statement(self, signed: Signed, statement: Statement, sender: NodeId) -> bool:
-        """Check and sort one verified statement; whether it is worth relaying."""
+    def on_statement(self, signed: Signed, statement: Statement, sender: NodeId) -> bool | Proof:
+        """Check and sort one verified statement; whether to relay it, or what it proves."""
         if statement.swarm_id != self._cohort.swarm_id:
             self.counters["other_swarm"] += 1  # another cohort is no misbehaviour
             return False
@@ -107,8 +107,7 @@ class Intake:
         self._crowd.positions.note(signed.signer, statement.round, statement.base_digest)
         proof = self.register.note(signed, statement)
         if proof is not None:
-            self.on_proof(proof)
-            return True  # so that the second statement convicts the signer elsewhere too
+            return proof if self.on_proof(proof) else False
         return self._sort(signed, statement, sender)
 
     def on_inline(self, contribution: bytes, payload: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neuroswarm.rounds.statements import Statement
+from neuroswarm.rounds.statements import Proof, Statement
 from neuroswarm.testing.swarm import Member, Swarm
 from neuroswarm.values import NodeId
 from neuroswarm.wire.signed import Kind, Signed
@@ -73,7 +73,7 @@ class Deafness:
         intake = who.parts.rounds.intake
         hear = intake.on_statement
 
-        def hear_some(signed: Signed, statement: Statement, sender: NodeId) -> bool:
+        def hear_some(signed: Signed, statement: Statement, sender: NodeId) -> bool | Proof:
             is_verdict = signed.kind in (Kind.BALLOT, Kind.CONFIRM)
             if statement.round == round_ and (is_verdict or signed.signer == unheard.node_id):
                 self.fired += 1
