@@ -5,7 +5,6 @@ Knows nothing of how the decision was reached.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from neuroswarm.node.inquiry import Download, Verdict
 from neuroswarm.node.intake import Intake
 from neuroswarm.node.replica import Replica
 from neuroswarm.rounds.history import FinishedRound, History
+from neuroswarm.training.threads import run_beside
 from neuroswarm.values import NodeId, short
 from neuroswarm.wire.messages import Confirm, decode_confirm
 from neuroswarm.wire.signed import Kind, Signed
@@ -67,7 +67,7 @@ class Committer:
         except PeerError as error:
             logger.warning("round %d decided, but not to be had whole: %s", state.round, error)
             return None
-        outcome = await asyncio.to_thread(advance, state, agreed)
+        outcome = await run_beside(advance, state, agreed)
         await self._enter(state, outcome.state, contributions, confirms)
         return _commit(state, outcome, agreed, is_repair=False)
 
@@ -80,7 +80,7 @@ class Committer:
         except PeerError as error:
             logger.info("round %d of %s not to be had: %s", base.round, verdict.source, error)
             return None
-        outcome = await asyncio.to_thread(advance, base, agreed)
+        outcome = await run_beside(advance, base, agreed)
         await self._enter(base, outcome.state, result.contributions, result.confirms)
         if outcome.state.digest != result.next_digest:
             logger.warning(

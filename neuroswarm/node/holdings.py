@@ -19,6 +19,7 @@ from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.intake import Intake
 from neuroswarm.node.replica import Replica
 from neuroswarm.rounds import statements
+from neuroswarm.training.threads import run_beside
 from neuroswarm.values import NodeId, PeerAddress, short
 from neuroswarm.wire.messages import Contribution
 from neuroswarm.wire.signed import Signed
@@ -62,7 +63,7 @@ class Holdings:
         """Hold this node's own contribution."""
         self._intake.archive.add_header(signed, header)
         self._intake.archive.add_payload(signed.id, payload)
-        self._decoded[signed.id] = await asyncio.to_thread(self._replica.unpack, header, payload)
+        self._decoded[signed.id] = await run_beside(self._replica.unpack, header, payload)
 
     def forget_before(self, round_: int) -> None:
         """Drop decoded payloads of finished rounds, and everything of long finished ones."""
@@ -173,6 +174,4 @@ class Holdings:
             self.payload_s += _GAIN * (took_s - self.payload_s)
             archive.add_header(entry.signed, entry.header)
             archive.add_payload(contribution, payload)
-        self._decoded[contribution] = await asyncio.to_thread(
-            self._replica.unpack, entry.header, payload
-        )
+        self._decoded[contribution] = await run_beside(self._replica.unpack, entry.header, payload)

@@ -22,6 +22,7 @@ from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import RoundError, SchemaMismatch
 from neuroswarm.models.fragments import Fragments
 from neuroswarm.training.compute import ComputeThread
+from neuroswarm.training.threads import run_beside
 from neuroswarm.training.trainer import Progress, Trainer
 from neuroswarm.values import NodeId
 from neuroswarm.wire.messages import Contribution, FragmentPayload
@@ -126,7 +127,7 @@ class Replica:
             return self._trainer.local(), progress
 
         local, progress = await self._compute.run(take)
-        return await asyncio.to_thread(self._code, local, progress)
+        return await run_beside(self._code, local, progress)
 
     def _code(self, local: Sequence[Tensor], progress: Progress) -> Draft:
         try:

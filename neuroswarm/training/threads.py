@@ -1,14 +1,21 @@
-"""How many threads torch should use on this machine.
+"""How many threads torch should use on this machine, and work beside the training.
 
 Knows nothing of what they will do.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import psutil
+import torch
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
@@ -27,6 +34,23 @@ def choose_num_threads(limit: int, *, quota_file: Path = CPU_QUOTA) -> int:
     physical = psutil.cpu_count(logical=False)
     bounds = [limit, allowed or 1, physical or limit, _quota(quota_file) or limit]
     return max(1, min(bounds))
+
+
+async def run_beside(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run torch work in a worker thread, on that thread alone.
+
+    torch counts threads for each thread that calls it. One that was not told takes all cores,
+    and operations that wait at a barrier for cores which train take seconds instead of tens of
+    milliseconds. Threads that use torch for the first time after this get one thread as well.
+
+    Cancellation: the job runs to its end; its result is lost.
+    """
+
+    def alone() -> T:
+        torch.set_num_threads(1)
+        return job(*args, **kwargs)
+
+    return await asyncio.to_thread(alone)
 
 
 def _quota(path: Path) -> int | None:

@@ -1,8 +1,10 @@
+import asyncio
 from pathlib import Path
 
 import pytest
+import torch
 
-from neuroswarm.training.threads import choose_num_threads
+from neuroswarm.training.threads import choose_num_threads, run_beside
 
 
 def quota(tmp_path: Path, text: str) -> Path:
@@ -24,3 +26,14 @@ def test_without_quota_the_cores_decide(tmp_path: Path):
     unlimited = choose_num_threads(64, quota_file=quota(tmp_path, "max 100000\n"))
     assert 1 <= unlimited <= 64
     assert choose_num_threads(64, quota_file=tmp_path / "missing") == unlimited
+
+
+async def test_work_beside_the_training_uses_one_thread():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        assert await asyncio.to_thread(torch.get_num_threads) == 2  # what is new takes that over
+        assert await run_beside(torch.get_num_threads) == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
