@@ -43,6 +43,9 @@ TICK_S = 0.1
 INQUIRY_PAUSE = 5.0
 """Pause before the same peer is asked again, in multiples of the patience with it."""
 
+RETRY_S = 0.5
+"""Pause before a decided set that could not be had is tried again."""
+
 
 class Observer(Protocol):
     """Who is told of what this node's rounds do."""
@@ -95,6 +98,7 @@ class RoundDriver(Service):
         self._silent: frozenset[NodeId] = frozenset()
         self._round: Round | None = None
         self._electorate = Electorate(frozenset())
+        self._met: frozenset[NodeId] = frozenset()
 
     @property
     def phase(self) -> Phase | None:
@@ -129,13 +133,13 @@ class RoundDriver(Service):
             offer = await self._take_part(current)
             commit = await self._conclude(current, offer)
             if commit is not None:
+                self._offer = None  # it was about the state that this node has just left
                 self._note_silence(current)
                 await self._observer.on_commit(commit)
 
     async def _begin(self) -> Round:
         parts, state = self._parts, self._parts.replica.state
         assert parts.intake.history is not None, "_open sets it"
-        self._offer = None  # it was about the state that this node has just left
         said = await parts.voice.begin(state.round, state.digest)
         self._round = current = Round(
             parts.crowd.me,
@@ -290,7 +294,18 @@ class RoundDriver(Service):
                 return commit
             case None:
                 voters = current.confirmers(current.decided)
-                return await parts.committer.commit(current.decided, voters)
+                commit = await parts.committer.commit(current.decided, voters)
+                if commit is None:
+                    await self._wait_for_offer()
+                return commit
+
+    async def _wait_for_offer(self) -> None:
+        """Nobody gives the decided set: somebody may soon, or be ahead already."""
+        until = self._clock.monotonic() + RETRY_S
+        while self._offer is None and self._clock.monotonic() < until:
+            self._changed.clear()
+            self._look_around()
+            await self._wait(until)
 
     def _note_silence(self, current: Round) -> None:
         if current.phase is Phase.DECIDED:
@@ -299,8 +314,12 @@ class RoundDriver(Service):
     # -- others ahead or apart -------------------------------------------------------
 
     def _look_around(self) -> None:
-        """Start to ask one peer that has been ahead or apart for a while."""
+        """Greet newcomers; start to ask peers that have been ahead or apart for a while."""
         parts = self._parts
+        met = frozenset(peer.node_id for peer in parts.crowd.live())
+        if not met <= self._met:
+            parts.voice.repeat()
+        self._met = met
         history = parts.intake.history
         assert history is not None, "_open sets it"
         parts.crowd.update_positions()

@@ -51,6 +51,11 @@ class Voice:
         self._said = {} if log is None else await asyncio.to_thread(log.recall, *self._about)
         return dict(self._said)
 
+    def repeat(self) -> None:
+        """Spread again what was said about this round, for peers that came in the middle of it."""
+        for said in self._said.values():
+            self.spread_contribution(said.signed, said.payload)
+
     def say_ready(self, inner_steps: int) -> None:
         """Spread that the inner steps are taken."""
         body = Ready(self._swarm_id, *self._about, inner_steps).encode()
@@ -67,7 +72,7 @@ class Voice:
 
     def spread_contribution(self, signed: Signed, payload: bytes) -> None:
         """Spread a signed header, with its payload if that is small."""
-        inline = payload if len(payload) <= limits.MAX_INLINE_BYTES else None
+        inline = payload if 0 < len(payload) <= limits.MAX_INLINE_BYTES else None
         self._spreader.spread(signed, inline=inline)
 
     async def say_ballot(self, contributions: tuple[bytes, ...]) -> Signed | None:
