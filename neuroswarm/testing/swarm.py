@@ -143,6 +143,8 @@ class Member:
     tamper: Tamper | None
     step_s: float
     """Least time of an inner step, seconds."""
+    first_round: int = -1
+    """Round of the state with which it started."""
 
     @property
     def node_id(self) -> NodeId:
@@ -172,7 +174,6 @@ class Member:
 
     def begin_training(self) -> None:
         """Take part in rounds and take inner steps."""
-        self.is_trainer = True
         trainer, plenty = self.parts.trainer, 2 * self.core.config.diloco.inner_steps
 
         def step_or_rest() -> None:
@@ -187,9 +188,15 @@ class Member:
 
     async def events(self) -> list[dict[str, Any]]:
         """What it wrote into its event log in all lives, once all of it is written."""
-        if self.core.state is State.RUNNING:
-            await self.parts.recorder.drained()
-        return await asyncio.to_thread(_read_events, self.folder / "events.jsonl")
+        while True:
+            is_running, wanted = self.core.state is State.RUNNING, self.round
+            if is_running:
+                await self.parts.recorder.drained()
+            events = await asyncio.to_thread(_read_events, self.folder / "events.jsonl")
+            told = {event["round"] for event in events if event["event"] == "commit"}
+            if not is_running or wanted in told or wanted == self.first_round:
+                return events
+            await asyncio.sleep(LOOK_S)
 
     async def digests(self) -> dict[int, str]:
         """Digest of every round's outer state on the lineage it stands on, as its log has them.
@@ -262,18 +269,22 @@ class Swarm:
             others: Download it.
         """
         made = [*await self.start(first, trains=False), *await self.start(*others, trains=False)]
-        everyone = {member.node_id for member in made}
+        await self.train_together(made)
+        return made
+
+    async def train_together(self, members: Collection[Member]) -> None:
+        """Let members train once all of them know each other."""
+        everyone = {member.node_id for member in members}
 
         def all_know_all() -> bool:
             return all(
-                everyone == {member.node_id, *(p.node_id for p in member.parts.rounds.crowd.live())}
-                for member in made
+                everyone <= {member.node_id, *(p.node_id for p in member.parts.rounds.crowd.live())}
+                for member in members
             )
 
         await self.until(all_know_all, what="everyone to know everyone")
-        for member in made:
+        for member in members:
             member.begin_training()
-        return made
 
     async def start(
         self,
@@ -313,11 +324,11 @@ class Swarm:
         for member in members:
             _grave(member).rename(member.folder)
 
-    async def restart(self, *members: Member) -> list[Member]:
+    async def restart(self, *members: Member, trains: bool = True) -> list[Member]:
         """Start members again from their state folders; those that run are killed before."""
         await self.bury(*(m for m in members if m.core.state is not State.STOPPED))
         again = [
-            self._make(m.name, model_seed=m.model_seed, is_trainer=m.is_trainer, tamper=m.tamper)
+            self._make(m.name, model_seed=m.model_seed, is_trainer=trains, tamper=m.tamper)
             for m in members
         ]
         await asyncio.gather(*(self._start(member) for member in again))
@@ -351,6 +362,7 @@ class Swarm:
 
     async def _start(self, member: Member) -> None:
         await member.core.start()
+        member.first_round = member.round
         if member.is_trainer:
             member.begin_training()
 

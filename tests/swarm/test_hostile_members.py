@@ -1,0 +1,88 @@
+"""Members that lie: with two statements for one round, or with what they publish."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from neuroswarm.gossip.outbox import Parcel
+from neuroswarm.gossip.push import encode_push
+from neuroswarm.testing.swarm import Member, Swarm, negated
+from neuroswarm.values import short
+from neuroswarm.wire.messages import Contribution, FragmentPayload
+from neuroswarm.wire.signed import Kind, sign
+
+NAMES = ("anna", "bert", "carl", "dora")
+
+
+async def test_an_equivocator_is_banned_everywhere_by_proof(tmp_path: Path):
+    async with Swarm(tmp_path) as swarm:
+        anna, bert, carl, dora = await swarm.found(*NAMES)
+        await swarm.until_round(1)
+        await tell_two_stories(dora, anna)
+        honest = (anna, bert, carl)
+
+        def all_have_banned() -> bool:
+            return all(m.parts.rounds.crowd.is_banned(dora.node_id) for m in honest)
+
+        await swarm.until(all_have_banned, what="the ban of dora")
+        banned_in = max(member.round for member in honest)
+        await swarm.more_rounds(3, honest)
+        await swarm.until_level(honest)
+        assert all(len(found) == 1 for found in (await swarm.digests(honest)).values())
+        for member in honest:
+            assert member.parts.rounds.intake.counters["equivocators"] == 1
+            later = [e for e in await member.events() if e["round"] > banned_in + 1]
+            assert later
+            assert dora.node_id.hex() not in {s for e in later for s in e.get("signers", ())}
+
+
+async def tell_two_stories(liar: Member, listener: Member) -> None:
+    """Send one listener two contributions for one round, both signed with the liar's own key.
+
+    They are not to be relayed: what convicts the liar elsewhere is the listener's proof.
+    """
+    parts, state = liar.parts, liar.parts.replica.state
+    size = FragmentPayload(0, bytes(32), 1)
+    story = Contribution(
+        parts.cohort.swarm_id, state.round + 1, b"d" * 32, parts.cohort.architecture,
+        "int4", inner_steps=4, tokens=100, loss=1.0, fragments=(size,),
+    )  # fmt: skip
+    stories = [story, replace(story, tokens=200)]
+    push = encode_push(
+        Parcel(sign(Kind.CONTRIBUTION, story.encode(), liar.key)) for story in stories
+    )
+    address = next(p.address for p in parts.rounds.crowd.live() if p.node_id == listener.node_id)
+    await parts.carriers.rpc.call(address, "Gossip/Push", push, timeout_s=5)
+
+
+async def test_amplified_lies_do_no_harm_and_cost_no_honest_peer_its_part(tmp_path: Path):
+    async with Swarm(tmp_path / "hostile") as swarm:
+        honest = await swarm.found("anna", "bert", "carl", "dora")
+        (mallory,) = await swarm.start("mallory", tamper=negated(10.0))
+        rejected: dict[str, str] = {}
+
+        def note_rejections_until_round_ten() -> bool:
+            for member in honest:
+                rejected.update(member.statistics.rejections)
+            return all(member.round >= 10 for member in honest)
+
+        await swarm.until(note_rejections_until_round_ten, what="round 10")
+        await swarm.until_level(honest)
+        assert all(len(found) == 1 for found in (await swarm.digests(honest)).values())
+        events = commits(await honest[0].events())
+        signer_of = {
+            short(bytes.fromhex(c)): signer
+            for event in events
+            for c, signer in zip(event["contributions"], event["signers"], strict=True)
+        }
+        assert mallory.node_id.hex() in signer_of.values()
+        assert rejected
+        assert {signer_of[c] for c in rejected if c in signer_of} == {mallory.node_id.hex()}
+        losses = [event["held_out_loss"] for event in events]
+        assert losses[-1] < losses[0]
+
+
+def commits(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in events if event["event"] == "commit"]
