@@ -1,0 +1,140 @@
+"""Three nodes as processes, found through each other, over gRPC and UDP on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neuroswarm.testing.waiting import wait_until
+
+ROUNDS = 4
+DEADLINE_S = 120
+"""For all that the processes do; they mostly need 15 s, most of it for importing torch."""
+
+SETTINGS = {
+    "heartbeat.interval_s": 0.5,
+    "rounds.genesis_wait_s": 1.0,
+    "rounds.min_grace_s": 0.3,
+    "rounds.patience_s": 0.3,
+    "diloco.inner_steps": 8,
+    "diloco.inner_steps_min": 1,
+    "training.dim": 16,
+    "training.num_layers": 1,
+    "training.num_heads": 1,
+    "training.context": 32,
+    "training.batch_size": 4,
+    "training.warmup_steps": 0,
+    "training.eval_batches": 1,
+    "resources.max_cpu_threads": 1,
+    "network.announce_host": "127.0.0.1",
+}
+
+
+@dataclass
+class Node:
+    """One process, and what it says of itself."""
+
+    process: subprocess.Popen[str]
+    folder: Path
+    url: str = ""
+
+    def status(self) -> dict[str, Any]:
+        """What `/status` answers now."""
+        with urllib.request.urlopen(f"{self.url}/status", timeout=DEADLINE_S) as reply:
+            return json.loads(reply.read())  # type: ignore[no-any-return]
+
+    def commits(self) -> list[dict[str, Any]]:
+        """The commits in its event log; a line that is being written is left for later."""
+        path = self.folder / "events.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        events = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [event for event in events if event["event"] == "commit"]
+
+    def read_address(self) -> None:
+        """Wait for the line with which it says where it is."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if found := re.search(r"others join with --tracker (http://\S+)", line):
+                self.url = found[1]
+                return
+        pytest.fail(f"a node ended with {self.process.wait()}")
+
+
+def start_node(folder: Path, text: Path, *trackers: str) -> Node:
+    command = [sys.executable, "-m", "neuroswarm", "node", "--host", "127.0.0.1"]
+    command += ["--port", "0", "--grpc-port", "0", "--heartbeat-port", "0"]
+    command += ["--state-dir", str(folder), "--data", str(text)]
+    command += [part for url in trackers for part in ("--tracker", url)]
+    command += [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NEUROSWARM_")}
+    log = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
+    )
+    return Node(log, folder)
+
+
+@pytest.fixture(scope="module")
+def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Node]]:
+    """Three nodes that have committed some rounds together and still run."""
+    folder = tmp_path_factory.mktemp("swarm")
+    text = folder / "text"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 500)
+    nodes = [start_node(folder / "one", text)]
+    try:
+        nodes[0].read_address()
+        nodes += [start_node(folder / name, text, nodes[0].url) for name in ("two", "three")]
+        for node in nodes[1:]:
+            node.read_address()
+        wait_until(lambda: have_rounds_together(nodes), within_s=DEADLINE_S)
+        yield nodes
+    finally:
+        for node in nodes:
+            node.process.kill()
+            node.process.communicate()
+
+
+def have_rounds_together(nodes: list[Node]) -> bool:
+    """Whether all of them know of enough rounds that all three took part in."""
+    assert all(node.process.poll() is None for node in nodes), "a node ended"
+    shared = set.intersection(*(set(rounds_of_all(node)) for node in nodes))
+    return len(shared) >= ROUNDS
+
+
+def rounds_of_all(node: Node) -> dict[int, str]:
+    """Digests after the rounds whose agreed set had three contributions."""
+    return {e["round"]: e["digest"] for e in node.commits() if len(e["contributions"]) == 3}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(DEADLINE_S + 30)
+def test_processes_use_contributions_of_each_other(swarm: list[Node]):
+    for node in swarm:
+        commits = node.commits()
+        assert sum(event["foreign_used"] for event in commits) >= 2 * ROUNDS
+        assert node.status()["foreign_contributions_used"] >= 2 * ROUNDS
+        me = node.status()["node_id"]
+        assert any(me in e["signers"] and e["foreign_used"] == 2 for e in commits)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(DEADLINE_S + 30)
+def test_processes_hold_equal_digests(swarm: list[Node]):
+    logs = [{event["round"]: event["digest"] for event in node.commits()} for node in swarm]
+    shared = sorted(set.intersection(*map(set, logs)))
+    differing = [round_ for round_ in shared if len({log[round_] for log in logs}) > 1]
+    assert len(shared) >= ROUNDS
+    assert not differing
+    for node in swarm:
+        status = node.status()
+        known = {event["round"]: event["digest"] for event in node.commits()}
+        assert known.get(status["round"], status["digest"]) == status["digest"]
