@@ -26,7 +26,7 @@ SETTINGS: Mapping[str, Any] = {
     "training.num_layers": 3,
     "training.num_heads": 4,
     "training.context": 64,
-    "training.batch_size": 16,
+    "training.batch_size": 8,
     "training.lr": 0.004,
     "training.warmup_steps": 50,
     "training.eval_batches": 8,

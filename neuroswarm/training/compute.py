@@ -19,6 +19,7 @@ import torch
 from neuroswarm.clock import Clock
 from neuroswarm.errors import LifecycleError
 from neuroswarm.service import Service, State
+from neuroswarm.training.threads import stand_back
 
 logger = logging.getLogger(__name__)
 
@@ -153,6 +154,7 @@ class ComputeThread(Service):
 
     def _prepare(self) -> None:
         self._thread_id = threading.get_ident()
+        stand_back()
         torch.set_num_threads(self._num_threads)
         torch.set_flush_denormal(False)
 

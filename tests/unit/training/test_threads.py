@@ -1,10 +1,14 @@
 import asyncio
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 
-from neuroswarm.training.threads import choose_num_threads, run_beside
+from neuroswarm.training.threads import NICENESS, choose_num_threads, run_beside, stand_back
 
 
 def quota(tmp_path: Path, text: str) -> Path:
@@ -37,3 +41,18 @@ async def test_work_beside_the_training_uses_one_thread():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads are Linux's")
+def test_only_the_thread_that_trains_stands_back():
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def stand_back_here() -> int:
+        stand_back()
+        return niceness()
+
+    before = niceness()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        assert pool.submit(stand_back_here).result() == min(19, before + NICENESS)
+    assert niceness() == before
