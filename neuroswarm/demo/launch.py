@@ -27,7 +27,7 @@ SETTINGS: Mapping[str, Any] = {
     "training.num_heads": 4,
     "training.context": 64,
     "training.batch_size": 8,
-    "training.lr": 0.004,
+    "training.lr": 0.0015,
     "training.warmup_steps": 50,
     "training.eval_batches": 8,
     "resources.max_cpu_threads": 1,
