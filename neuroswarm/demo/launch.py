@@ -29,7 +29,7 @@ SETTINGS: Mapping[str, Any] = {
     "training.batch_size": 8,
     "training.lr": 0.0015,
     "training.warmup_steps": 50,
-    "training.eval_batches": 8,
+    "training.eval_batches": 16,
     "resources.max_cpu_threads": 1,
     "resources.device": "cpu",
     "heartbeat.interval_s": 2.0,

@@ -32,11 +32,11 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Held-out loss of an outer state, and the inner steps per peer behind it."""
+    """Held-out loss of an outer state, and the inner steps behind it."""
 
     round: int
-    steps: float
-    """Median over the peers."""
+    steps: int
+    """Of the peer that took most."""
     loss: float
 
 
@@ -108,7 +108,7 @@ def foreign_contributions_used(peers: Sequence[PeerRecord]) -> int:
 
 
 def loss_curve(peers: Sequence[PeerRecord]) -> list[Point]:
-    """Held-out loss by round, over the median of the peers' inner steps.
+    """Held-out loss by round, over the inner steps of the peer that took most.
 
     Where peers held different bits, the median of their losses.
     """
@@ -118,7 +118,7 @@ def loss_curve(peers: Sequence[PeerRecord]) -> list[Point]:
         alike = list(group)
         losses = [e.held_out_loss for e in alike if e.held_out_loss is not None]
         if losses:
-            steps = statistics.median(e.total_inner_steps for e in alike)
+            steps = max(e.total_inner_steps for e in alike)
             points.append(Point(r, steps, statistics.median(losses)))
     return points
 

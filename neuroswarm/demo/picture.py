@@ -30,6 +30,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         path: Replaced if it exists.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     losses, traffic = figure.subplots(1, 2)
@@ -39,11 +40,12 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
     if "loss_curve_reference" in report:
         label = "without hostile and killed peers"
         _curve(losses, report["loss_curve_reference"], label, report["loss_reference"])
-    losses.set_xlabel("inner steps per peer")
+    losses.set_xlabel("inner steps per peer (of the one that took most)")
     losses.set_ylabel("held-out loss, nats per byte")
     losses.legend()
     rounds = [r for r, _ in report["bytes_by_round"]]
     traffic.bar(rounds, [num_bytes / 1e6 for _, num_bytes in report["bytes_by_round"]])
+    traffic.xaxis.set_major_locator(MaxNLocator(integer=True))
     traffic.set_xlabel("round")
     traffic.set_ylabel("MB sent per peer")
     if report["bytes_vs_allreduce"] is not None:

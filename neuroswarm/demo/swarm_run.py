@@ -5,7 +5,6 @@ Knows when things happen; refuses to know what is concluded from them.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ class Script:
     minutes: float | None = None
     """End after so long, counted from the first peer's being ready."""
     steps: int | None = None
-    """End once the median honest peer has taken so many inner steps."""
+    """End once an honest peer has taken so many inner steps."""
     ends_by_itself: bool = False
     """End once all processes have; `steps` is what the progress bar goes to."""
     victims: tuple[str, ...] = ()
@@ -119,10 +118,10 @@ class SwarmRun:
         return self._clock.monotonic() - self._began
 
     def _done(self) -> float:
-        return self._elapsed_s() if self._script.minutes else self._median_steps()
+        return self._elapsed_s() if self._script.minutes else self._most_steps()
 
-    def _median_steps(self) -> float:
-        return statistics.median(last_steps([peer.record() for peer in self._honest()]))
+    def _most_steps(self) -> int:
+        return max(last_steps([peer.record() for peer in self._honest()]))
 
     def _honest(self) -> list[Peer]:
         return [peer for peer in self._peers if not peer.is_hostile]
@@ -133,7 +132,7 @@ class SwarmRun:
             return all(peer.has_ended() for peer in self._peers)
         if script.minutes is not None:
             return self._elapsed_s() >= 60 * script.minutes
-        return self._median_steps() >= (script.steps or 0)
+        return self._most_steps() >= (script.steps or 0)
 
     def _disturb(self) -> None:
         """Kill the victims when it is time, and bring them back later."""

@@ -86,7 +86,7 @@ def test_time_between_two_lives_is_nobodys():
     assert measures.bytes_by_round([peer]) == [(2, 200.0), (4, 100.0)]
 
 
-def test_loss_curve_is_over_the_median_of_steps():
+def test_loss_curve_is_over_the_most_steps():
     curve = measures.loss_curve(
         [
             record("a", committed(1, 1.0, steps=50, loss=3.0), committed(2, 2.0, loss=None)),
@@ -94,7 +94,7 @@ def test_loss_curve_is_over_the_median_of_steps():
             record("c", committed(1, 1.0, steps=90, loss=3.0)),
         ]
     )
-    assert curve == [measures.Point(1, 60, 3.0)]
+    assert curve == [measures.Point(1, 90, 3.0)]
 
 
 def test_return_counts_rounds_from_being_back():
