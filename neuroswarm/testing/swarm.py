@@ -8,39 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from torch import Tensor, nn
 
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token import SwarmToken
-from neuroswarm.node.core import NodeCore, Parts, Surroundings
+from neuroswarm.node.core import NodeCore, Surroundings
 from neuroswarm.node.replica import Tamper
-from neuroswarm.node.statistics import Statistics
 from neuroswarm.node.workload import Workload
-from neuroswarm.service import Service, State
-from neuroswarm.testing.memory_datagrams import MemoryDatagrams
+from neuroswarm.service import State
+from neuroswarm.testing.member import LOOK_S, Member, MemoryCarriers, heartbeat_endpoint
 from neuroswarm.testing.memory_network import MemoryNetwork
-from neuroswarm.testing.memory_rpc import MemoryRpc
-from neuroswarm.values import Endpoint, NodeId, short
+from neuroswarm.testing.tiny_workload import TinyModel, tiny_text
 
 INNER_STEPS = 4
-REST_S = 0.002
-LOOK_S = 0.01
 DEADLINE_S = 40.0
 """Longest wait for a condition, generous: a loaded machine is slow, and slow is no failure."""
-
-VOCABULARY = 32
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "heartbeat": {"interval_s": 0.3},
@@ -69,155 +58,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "resources": {"device": "cpu", "max_cpu_threads": 1, "available_memory_mb": 1024},
 }
 """What differs from a node's defaults: small models and short waits."""
-
-
-class TinyModel(nn.Module):
-    """Predicts the next of 32 tokens from the one before; about 3,000 parameters."""
-
-    def __init__(self, seed: int = 0) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, 16)
-        self.hidden = nn.Linear(16, 64)
-        self.head = nn.Linear(64, VOCABULARY)
-        source = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for parameter in self.parameters():
-                parameter.normal_(std=0.1, generator=source)
-
-    def forward(self, inputs_BT: Tensor) -> Tensor:
-        """Logits [B, T, 32] of what follows each token."""
-        result: Tensor = self.head(torch.tanh(self.hidden(self.embedding(inputs_BT))))
-        return result
-
-
-def tiny_text(num_tokens: int = 4096) -> Tensor:
-    """Tokens [num_tokens] that mostly follow from the one before, so that there is a loss to win.
-
-    A walk: x -> 5 x + 3 mod 32, with every eighth token drawn at random from a fixed seed.
-    """
-    draws = torch.randint(VOCABULARY, (num_tokens,), generator=torch.Generator().manual_seed(1))
-    tokens = [0]
-    for index in range(1, num_tokens):
-        known = (5 * tokens[-1] + 3) % VOCABULARY
-        tokens.append(int(draws[index]) if index % 8 == 0 else known)
-    return torch.tensor(tokens)
-
-
-class MemoryCarriers(Service):
-    """A node's two ends on a `MemoryNetwork`."""
-
-    name = "carriers"
-
-    def __init__(self, network: MemoryNetwork, node_id: NodeId, host: str) -> None:
-        super().__init__()
-        self.grpc_endpoint = Endpoint(host, 8101)
-        self.heartbeat_endpoint = heartbeat_endpoint(host)
-        self.rpc: MemoryRpc = network.rpc(node_id, self.grpc_endpoint)
-        self.datagrams: MemoryDatagrams = network.datagrams(self.heartbeat_endpoint, node_id)
-
-    async def _open(self, stack: AsyncExitStack) -> None:
-        await stack.enter_async_context(self.datagrams)
-        await stack.enter_async_context(self.rpc)
-
-    def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
-        return (self.datagrams.wait_closed(), self.rpc.wait_closed())
-
-
-def heartbeat_endpoint(host: str) -> Endpoint:
-    """Where a member with that host takes heartbeats."""
-    return Endpoint(host, 9999)
-
-
-@dataclass(eq=False)
-class Member:
-    """One life of one node of a `Swarm`."""
-
-    name: str
-    host: str
-    folder: Path
-    """Its state folder."""
-    core: NodeCore
-    key: NodeKey
-    model_seed: int
-    is_trainer: bool
-    tamper: Tamper | None
-    step_s: float
-    """Least time of an inner step, seconds."""
-    first_round: int = -1
-    """Round of the state with which it started."""
-
-    @property
-    def node_id(self) -> NodeId:
-        """Its identity, the same in every life."""
-        return self.key.node_id
-
-    @property
-    def parts(self) -> Parts:
-        """Its parts; once it is started."""
-        return self.core.require_parts()
-
-    @property
-    def round(self) -> int:
-        """Round of the outer state held; -1 without one."""
-        parts = self.core.parts
-        return parts.replica.state.round if parts and parts.replica.has_state else -1
-
-    @property
-    def digest(self) -> bytes:
-        """Digest of the outer state held."""
-        return self.parts.replica.state.digest
-
-    @property
-    def statistics(self) -> Statistics:
-        """What it counted in this life."""
-        return self.parts.reporter.statistics
-
-    def begin_training(self) -> None:
-        """Take part in rounds and take inner steps."""
-        trainer, plenty = self.parts.trainer, 2 * self.core.config.diloco.inner_steps
-
-        def step_or_rest() -> None:
-            if trainer.progress.steps < plenty:
-                trainer.step()
-                time.sleep(self.step_s)
-            else:
-                time.sleep(REST_S)  # the others need the cores
-
-        self.core.begin_training()
-        self.parts.compute.start_training(step_or_rest)
-
-    async def events(self) -> list[dict[str, Any]]:
-        """What it wrote into its event log in all lives, once all of it is written."""
-        while True:
-            is_running, wanted = self.core.state is State.RUNNING, self.round
-            if is_running:
-                await self.parts.recorder.drained()
-            events = await asyncio.to_thread(_read_events, self.folder / "events.jsonl")
-            told = {event["round"] for event in events if event["event"] == "commit"}
-            if not is_running or wanted in told or wanted == self.first_round:
-                return events
-            await asyncio.sleep(LOOK_S)
-
-    async def digests(self) -> dict[int, str]:
-        """Digest of every round's outer state on the lineage it stands on, as its log has them.
-
-        A repair replaces the rounds after the fork; what a download passed over is not there.
-        """
-        digests: dict[int, str] = {}
-        for event in await self.events():
-            if event["event"] != "commit":
-                continue
-            if event["is_repair"]:
-                kept = 0 if event["is_download"] else event["round"]
-                digests = {r: d for r, d in digests.items() if r < kept}
-            digests[event["round"]] = event["digest"]
-        return digests
-
-    def __repr__(self) -> str:
-        driver = self.parts.rounds.driver if self.core.parts else None
-        phase = None if driver is None or driver.phase is None else driver.phase.value
-        digest = short(self.digest) if self.round >= 0 else "none"
-        return f"<{self.name} {self.node_id} round {self.round} state {digest} {phase}>"
 
 
 class Swarm:
@@ -434,9 +274,3 @@ def _load_or_write_key(folder: Path, text: str) -> NodeKey:
         path.touch(mode=0o600)
         path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return NodeKey.load_or_create(path)
-
-
-def _read_events(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from neuroswarm.rounds.statements import Proof, Statement
-from neuroswarm.testing.swarm import Member, Swarm
+from neuroswarm.testing.member import Member
+from neuroswarm.testing.swarm import Swarm
 from neuroswarm.values import NodeId
 from neuroswarm.wire.signed import Kind, Signed
 
@@ -31,7 +32,7 @@ async def test_bits_are_equal_though_a_fifth_of_all_messages_is_lost_and_all_are
     async with Swarm(tmp_path, seed=1) as swarm:
         faults = [swarm.network.loss(0.2), swarm.network.delay(0.05)]
         await swarm.found(*NAMES)
-        await swarm.until_round(6)
+        await swarm.until_round(5)
         fired = [fault.fired for fault in faults]
         for fault in faults:
             swarm.network.remove(fault)

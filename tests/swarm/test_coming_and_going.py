@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from neuroswarm.rounds.agreement import Phase
-from neuroswarm.testing.swarm import Member, Swarm
+from neuroswarm.testing.member import Member
+from neuroswarm.testing.swarm import Swarm
 from neuroswarm.wire.signed import Kind
 
 NAMES = ("anna", "bert", "carl", "dora")
@@ -54,7 +55,7 @@ async def test_a_late_joiner_catches_up_and_contributes(tmp_path: Path):
 
 
 async def test_a_peer_that_fell_a_little_behind_replays_the_rounds(tmp_path: Path):
-    async with Swarm(tmp_path) as swarm:
+    async with Swarm(tmp_path, step_s=LONG_ROUNDS) as swarm:
         await swarm.found(*NAMES[:3])
         (olga,) = await swarm.start("olga", trains=False)
         await fall_behind(swarm, olga, rounds=3)

@@ -8,7 +8,8 @@ from typing import Any
 
 from neuroswarm.gossip.outbox import Parcel
 from neuroswarm.gossip.push import encode_push
-from neuroswarm.testing.swarm import Member, Swarm, negated
+from neuroswarm.testing.member import Member
+from neuroswarm.testing.swarm import Swarm, negated
 from neuroswarm.values import short
 from neuroswarm.wire.messages import Contribution, FragmentPayload
 from neuroswarm.wire.signed import Kind, sign
