@@ -114,7 +114,7 @@ def assemble_rounds(
     replica: Replica,
     peers: PeerTable,
     log: SaidLog | None,
-    is_training: Callable[[], bool],
+    is_voting: Callable[[], bool],
     observer: Observer,
     clock: Clock,
 ) -> RoundsRoom:
@@ -148,7 +148,7 @@ def assemble_rounds(
             inquirer=Inquirer(carriers.rpc, asker, cohort=cohort, crowd=crowd, replica=replica),
             voice=Voice(key, cohort.swarm_id, log, gossip),
         ),
-        is_training=is_training,
+        is_voting=is_voting,
         observer=observer,
         cfg=config.rounds,
         clock=clock,

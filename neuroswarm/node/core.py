@@ -95,12 +95,26 @@ class NodeCore(Service):
         self._around = surroundings or Surroundings()
         self._parts: Parts | None = None
         self.is_training = False
-        """Whether this node takes part in rounds with contributions of its own."""
+        """Whether this node takes inner steps for rounds."""
+        self._joined_round: int | None = None
+        """Round of the state with which it came into a swarm; None for a founder or a restart."""
 
     @property
     def parts(self) -> Parts | None:
         """The parts; None before `start` has made them."""
         return self._parts
+
+    @property
+    def is_voting(self) -> bool:
+        """Whether it publishes, closes and confirms.
+
+        A newcomer follows the round that it came into: it has not heard what was said there, and
+        a ballot of its own might split it. If nobody else votes, it does not wait.
+        """
+        if not self.is_training or self._parts is None or not self._parts.replica.has_state:
+            return False
+        is_newcomer = self._parts.replica.state.round == self._joined_round
+        return not (is_newcomer and self._parts.rounds.crowd.has_voters())
 
     def now(self) -> float:
         """Seconds of the node's monotonic clock."""
@@ -183,11 +197,12 @@ class NodeCore(Service):
             network, wait_s = self.config.network, self.config.rounds.genesis_wait_s
             has_hints = bool(network.trackers or self._around.hints)
             params = await parts.compute.run(parts.trainer.local)
-            state = await parts.rounds.joiner.find_state(
+            state, is_founder = await parts.rounds.joiner.find_state(
                 lambda: make_genesis(self.config, parts.trainer, params),
                 wait_s=wait_s if has_hints else 0.0,
             )
             await parts.replica.adopt(state)
+            self._joined_round = None if is_founder else state.round
             history = History(state.round, state.digest)
         parts.reporter.tokens_before = parts.trainer.total.tokens
         parts.rounds.intake.history = history
@@ -230,7 +245,7 @@ class NodeCore(Service):
             replica=replica,
             peers=membership.peers,
             log=home.said,
-            is_training=lambda: self.is_training,
+            is_voting=lambda: self.is_voting,
             observer=recorder,
             clock=clock,
         )

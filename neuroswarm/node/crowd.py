@@ -78,6 +78,21 @@ class Crowd:
             return False
         return self.positions.rounds_behind(node_id, history) <= MAX_ROUNDS_BEHIND
 
+    def has_voters(self) -> bool:
+        """Whether another live peer of this swarm takes part in rounds."""
+        return bool(self._peers.training(self._clock.monotonic(), self.swarm_id))
+
+    def is_counted(self, signer: NodeId, state: OuterState) -> bool:
+        """Whether a signer's confirm supports a lineage: a node that this one knows itself.
+
+        Anyone can make up keys and sign with them; a peer that is heard of, or whose
+        contributions were agreed lately, is at least somebody.
+        """
+        if self.is_banned(signer):
+            return False
+        is_known = self._peers.get(signer) is not None or signer == self.me
+        return is_known or signer in state.applied
+
     def slowest_rtt_s(self, voters: frozenset[NodeId]) -> float | None:
         """Round trip to the slowest of the voters; None while one is not measured."""
         rtts = [peer.rtt_s for peer in self.live() if peer.node_id in voters]

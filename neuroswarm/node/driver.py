@@ -81,14 +81,14 @@ class RoundDriver(Service):
         self,
         parts: RoundParts,
         *,
-        is_training: Callable[[], bool],
+        is_voting: Callable[[], bool],
         observer: Observer,
         cfg: RoundConfig,
         clock: Clock,
     ) -> None:
         super().__init__()
         self._parts = parts
-        self._is_training = is_training
+        self._is_voting = is_voting
         self._observer = observer
         self._cfg = cfg
         self._clock = clock
@@ -190,12 +190,12 @@ class RoundDriver(Service):
         history = parts.intake.history
         assert history is not None, "_open sets it"
         self._electorate = parts.crowd.electorate(
-            history, state, with_me=self._is_training(), silent=self._silent
+            history, state, with_me=self._is_voting(), silent=self._silent
         )
         return Instant(
             now=self._clock.monotonic(),
             electorate=self._electorate,
-            is_voter=self._is_training(),
+            is_voter=self._is_voting(),
             inner_steps=parts.replica.inner_steps,
             steps_wanted=get_inner_steps(state.rules, len(self._electorate.live)),
             slowest_rtt_s=parts.crowd.slowest_rtt_s(self._electorate.live),

@@ -102,7 +102,7 @@ class Inquirer:
         """This node is on the same lineage, too far behind to replay."""
         if claim.round <= state.round:
             return None
-        target = _supported_state(claim, quorum, after=state.round)
+        target = self._supported_state(claim, quorum, after=state.round)
         if target is None:
             raise ProtocolViolation("a state that too few peers stand for", peer=peer.node_id)
         return await self._download(peer, target.base_digest, fork=None)
@@ -115,7 +115,7 @@ class Inquirer:
             verdict = await self._replay(peer, base, quorum=1)
             if verdict is not None:
                 return verdict
-        target = _supported_state(claim, quorum=1, after=last_common)
+        target = self._supported_state(claim, quorum=1, after=last_common)
         digest = claim.digest if target is None else target.base_digest
         return await self._download(peer, digest, fork=fork.first_divergent_round)
 
@@ -130,14 +130,14 @@ class Inquirer:
         )
         return Download(state, peer, fork)
 
+    def _supported_state(self, claim: Claim, quorum: int, *, after: int) -> ClaimedRound | None:
+        """The newest round after `after` whose base digest enough known peers signed for."""
+        later = [f for f in claim.finished if f.round > after]
+        supported = [f for f in later if sum(map(self._is_counted, f.signers)) >= quorum]
+        return supported[-1] if supported else None
+
     def _is_counted(self, signer: NodeId) -> bool:
-        return not self._crowd.is_banned(signer)
-
-
-def _supported_state(claim: Claim, quorum: int, *, after: int) -> ClaimedRound | None:
-    """The newest round after `after` whose base digest enough peers signed for."""
-    supported = [f for f in claim.finished if f.round > after and len(f.signers) >= quorum]
-    return supported[-1] if supported else None
+        return self._crowd.is_counted(signer, self._replica.state)
 
 
 def _log_loss(peer: PeerAddress, comparison: Comparison, state: OuterState) -> None:

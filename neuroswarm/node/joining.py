@@ -41,12 +41,15 @@ class Joiner:
 
     async def find_state(
         self, make_genesis: Callable[[], OuterState], *, wait_s: float
-    ) -> OuterState:
+    ) -> tuple[OuterState, bool]:
         """Download the state of the swarm, or make the genesis of a new one.
 
         Args:
             make_genesis: Makes the outer state of round 0.
             wait_s: Seconds without an answer after which a swarm of its own is started.
+
+        Returns:
+            The state, and whether it is a genesis made here.
         """
         started_at = self._clock.monotonic()
         while True:
@@ -55,14 +58,14 @@ class Joiner:
             if holders:
                 state = await self._download(holders)
                 if state is not None:
-                    return state
+                    return state, False
                 await self._clock.sleep(RETRY_S)
                 continue
             waited_s = self._clock.monotonic() - started_at
             is_first = all(self._crowd.me < peer.node_id for peer in live)
             if waited_s >= (wait_s if is_first else PATIENCE_FACTOR * wait_s):
                 logger.info("no swarm to be found: starting one (others join it at any time)")
-                return make_genesis()
+                return make_genesis(), True
             await self._clock.sleep(LOOK_S)
 
     async def _download(self, holders: list[Peer]) -> OuterState | None:
