@@ -10,6 +10,9 @@ import ipaddress
 import socket
 from collections.abc import Sequence
 
+from neuroswarm.errors import ConfigError
+from neuroswarm.wire.hosts import is_host
+
 LOOPBACK = "127.0.0.1"
 _PORT = 9  # never sent to: connecting a UDP socket only looks up the route
 _SOMEWHERE_ELSE = "192.0.2.1"  # RFC 5737: no machine; stands for a name that does not resolve yet
@@ -32,12 +35,19 @@ async def choose_announced_host(
     Returns:
         A host name or address; loopback if all hints are this machine, or there are none.
 
+    Raises:
+        ConfigError: no peer could use the host that was asked for.
+
     Cancellation: nothing is left behind but a name look-up in a worker thread.
     """
-    if announce is not None:
-        return announce
-    if not _is_unspecified(listen_host):
-        return listen_host
+    asked = listen_host if announce is None else announce
+    if not _is_unspecified(asked):
+        if not is_host(asked):
+            raise ConfigError(
+                f"cannot announce host {asked!r} to peers: neither an address without a scope nor "
+                "a name of letters, digits and hyphens (set network.announce_host)"
+            )
+        return asked
     for hint in hints:
         for address in await _resolve(hint) or [_SOMEWHERE_ELSE]:
             host = route_to(address)

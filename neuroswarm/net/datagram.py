@@ -207,6 +207,8 @@ class _Protocol(asyncio.DatagramProtocol):
         self.closed = closed
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._owner._report_bug(exc)  # a deaf node would look like a lone one
         self.closed.set_result(None)
 
     def datagram_received(self, data: bytes, addr: tuple[Any, ...]) -> None:

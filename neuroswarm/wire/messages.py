@@ -18,6 +18,7 @@ from neuroswarm.errors import MessageTooLarge, SchemaMismatch
 from neuroswarm.v1 import heartbeat_pb2, rounds_pb2
 from neuroswarm.values import HASH_BYTES, Endpoint
 from neuroswarm.wire import limits
+from neuroswarm.wire.hosts import is_host
 
 M = TypeVar("M", bound=Message)
 
@@ -255,6 +256,8 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
     if m.digest:
         _check_hash("digest", m.digest)
     _check_text("host", m.host, limits.MAX_HOST_CHARS)
+    if not is_host(m.host):
+        raise SchemaMismatch(f"not a host: {m.host!r}")
     for name in ("grpc_port", "heartbeat_port", "http_port"):
         _check_count(name, getattr(m, name), 65535)
     for name in ("sequence", "round", "inner_steps", "available_memory_mb"):

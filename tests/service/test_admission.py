@@ -323,3 +323,16 @@ async def test_bug_in_the_datagram_handler_fails_the_service():
             await asyncio.wait_for(receiver.wait_closed(), 5)
     assert caught.group_contains(KeyError)
     assert receiver.state is State.FAILED
+
+
+async def test_a_socket_that_is_lost_fails_the_service_instead_of_leaving_it_deaf():
+    seen: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: seen.append(context))
+    member = make_udp(TOKEN)
+    await member.start()
+    member.send(Endpoint("fe80::1%a\0b", 9), b"what no socket takes")
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await asyncio.wait_for(member.wait_closed(), 5)
+    assert caught.group_contains(TypeError)
+    assert member.state is State.FAILED
+    assert seen

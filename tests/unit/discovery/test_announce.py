@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from neuroswarm.discovery.announce import LOOPBACK, choose_announced_host, route_to
+from neuroswarm.errors import ConfigError
 
 
 async def test_what_was_asked_for_wins():
@@ -12,6 +13,14 @@ async def test_what_was_asked_for_wins():
 
 async def test_an_address_listened_on_is_announced():
     assert await choose_announced_host("10.1.2.3", hints=["127.0.0.1"]) == "10.1.2.3"
+
+
+@pytest.mark.parametrize("host", ["fe80::1%eth0", "my node", "h\u00f6st.example"])
+async def test_a_host_that_peers_would_refuse_is_an_error(host):
+    with pytest.raises(ConfigError, match="cannot announce host"):
+        await choose_announced_host("0.0.0.0", announce=host)
+    with pytest.raises(ConfigError, match="cannot announce host"):
+        await choose_announced_host(host)
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0", "::", ""])

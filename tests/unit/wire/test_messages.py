@@ -267,10 +267,17 @@ def test_payload_hash_and_size_of_a_fragment_are_bounded():
 def test_texts_are_neither_empty_nor_too_long(
     body: Body, decode: Callable[[bytes], Body], field: str, limit: int
 ):
-    assert getattr(decode(change(body, **{field: "x" * limit})), field) == "x" * limit
+    longest = ("x" * 63 + ".") * (limit // 64) + "x" * (limit % 64)
+    assert getattr(decode(change(body, **{field: longest})), field) == longest
     for text in ("", "x" * (limit + 1)):
         with pytest.raises(SchemaMismatch, match=rf"{len(text)} characters \(1 to {limit}\)"):
             decode(change(body, **{field: text}))
+
+
+@pytest.mark.parametrize("host", ["fe80::1%a\0b", "unix:/run/docker.sock", "a..b"])
+def test_host_that_would_mean_something_else_to_a_socket_is_refused(host: str):
+    with pytest.raises(SchemaMismatch, match="not a host"):
+        messages.decode_heartbeat(change(HEARTBEAT, host=host))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf], ids=str)

@@ -1,0 +1,28 @@
+"""Which texts name a host to everybody alike.
+
+Knows nothing of whether it exists or who is there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from neuroswarm.wire import limits
+
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+
+
+def is_host(text: str) -> bool:
+    """Whether `text` is an address, or a name as DNS knows it.
+
+    Not one with the scope of a machine's own interface (`fe80::1%eth0`), and nothing that a
+    resolver, a socket or gRPC would take for something else (`unix:/path`, a zero byte).
+    """
+    if len(text) > limits.MAX_HOST_CHARS:
+        return False
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return all(_LABEL.fullmatch(label) for label in text.split("."))
+    return "%" not in str(address)
