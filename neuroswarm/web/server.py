@@ -26,7 +26,7 @@ from neuroswarm.errors import (
 )
 from neuroswarm.service import Service
 from neuroswarm.values import Endpoint
-from neuroswarm.web import metrics
+from neuroswarm.web import connections, metrics
 from neuroswarm.web.json_values import to_json
 from neuroswarm.wire import limits
 
@@ -40,6 +40,7 @@ MAX_IN_FLIGHT = 64
 
 BODY_TIMEOUT_S = 10.0
 _SHUTDOWN_S = 1.0
+_BACKLOG = 128
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -119,15 +120,29 @@ class WebServer(Service):
             "/metrics": self._metrics,
         }
         app.add_routes([web.get(path, self._only_here(page)) for path, page in private.items()])
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=_SHUTDOWN_S,
+            keepalive_timeout=connections.IDLE_TIMEOUT_S,
+            auto_decompress=False,  # a small body may be a large one packed
+            logger=connections.make_logger(f"{__name__}.http"),
+        )
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, self._listen.host, self._listen.port)
+        await self._listen_with(runner, stack)
+
+    async def _listen_with(self, runner: web.AppRunner, stack: AsyncExitStack) -> None:
+        assert runner.server is not None, "setup() makes it"
+        host, port = self._listen
         try:
-            await site.start()
+            server = await asyncio.get_running_loop().create_server(
+                connections.BoundedConnections(runner.server), host, port, backlog=_BACKLOG
+            )
         except OSError as error:
             raise ConfigError(_explain_bind(self._listen, error)) from error
-        self._endpoint = Endpoint(self._listen.host, int(runner.addresses[0][1]))
+        stack.callback(server.close)
+        self._endpoint = Endpoint(host, int(server.sockets[0].getsockname()[1]))
 
     @web.middleware
     async def _add_headers(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -181,6 +196,8 @@ class WebServer(Service):
                 body = await request.read()
         except TimeoutError:
             return web.Response(status=408, text="the body did not arrive in time\n")
+        except (web.RequestPayloadError, OSError):
+            return web.Response(status=400, text="the body did not arrive whole\n")
         finally:
             self._num_in_flight -= 1
         try:

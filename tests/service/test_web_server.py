@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import logging
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -10,6 +12,7 @@ import pytest
 from neuroswarm.discovery.announce import route_to
 from neuroswarm.errors import BadSignature, ConfigError, PeerError, SchemaMismatch
 from neuroswarm.values import Endpoint
+from neuroswarm.web.connections import MAX_CONNECTIONS
 from neuroswarm.web.metrics import Measured, make_registry, measure_mapping
 from neuroswarm.web.server import MAX_IN_FLIGHT, Pages, WebServer
 from neuroswarm.wire import limits
@@ -159,6 +162,67 @@ async def test_a_body_above_the_limit_never_reaches_the_tracker(node, http):
         body = b"x" * (limits.MAX_TRACKER_BODY_BYTES + 1)
         assert (await post(http, server.endpoint, body))[0] == 413
         assert node.bodies == []
+
+
+async def test_a_packed_body_stays_packed(node, http):
+    packed = gzip.compress(bytes(limits.MAX_TRACKER_BODY_BYTES))
+    async with WebServer(HERE, node.pages(), tracker=node.track) as server:
+        url, headers = f"http://{server.endpoint}/v1/tracker", {"Content-Encoding": "gzip"}
+        async with http.post(url, data=packed, headers=headers) as answer:
+            assert answer.status == 200
+        assert node.bodies == [(packed, "127.0.0.1")]
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        b"\x16\x03\x01 hello\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\n\r\n",
+        b"GET /" + b"a" * 20000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /v1/tracker HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+        b"POST /v1/tracker HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+    ids=["tls", "version", "no-host", "long", "length", "chunk"],
+)
+async def test_malformed_requests_are_refused_without_a_word_in_the_log(node, caplog, request_head):
+    async with WebServer(HERE, node.pages(), tracker=node.track) as server:
+        reader, writer = await asyncio.open_connection(*server.endpoint)
+        writer.write(request_head)
+        assert b" 400 " in await reader.readline()
+        writer.close()
+    assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []
+
+
+async def test_a_caller_that_leaves_in_the_middle_of_a_body_leaves_no_word_in_the_log(
+    node, http, caplog
+):
+    async with WebServer(HERE, node.pages(), tracker=node.track) as server:
+        _, writer = await asyncio.open_connection(*server.endpoint)
+        writer.write(b"POST /v1/tracker HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhe")
+        await writer.drain()
+        writer.close()
+        assert (await get(http, server.endpoint, "/livez"))[0] == 200
+    assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []
+
+
+async def test_a_bug_in_a_page_is_told_in_the_log(http, caplog):
+    def fail() -> object:
+        raise KeyError("a bug")
+
+    async with WebServer(HERE, Pages(fail, fail, make_registry(list))) as server:
+        assert (await get(http, server.endpoint, "/status"))[0] == 500
+    assert any(r.exc_info and r.exc_info[0] is KeyError for r in caplog.records)
+
+
+async def test_connections_that_say_nothing_give_way_to_new_ones(node, http):
+    async with WebServer(HERE, node.pages()) as server:
+        idle = [await asyncio.open_connection(*server.endpoint) for _ in range(MAX_CONNECTIONS)]
+        assert (await get(http, server.endpoint, "/livez"))[0] == 200
+        async with asyncio.timeout(5):
+            assert await idle[0][0].read() == b""
+        for _, writer in idle:
+            writer.close()
 
 
 async def test_without_a_tracker_there_is_none(node, http):
