@@ -41,9 +41,12 @@ def demo(
 ) -> int:
     """Watch several nodes on this machine train one model, and what they gain by it.
 
-    Each node is a process like `neuroswarm node` makes one. Afterwards one node trains alone
-    for as many steps; or, with --byzantine or --kill, a swarm without such troubles does. Ends
-    with 70 if what was promised does not hold.
+    Each node is a process like `neuroswarm node` makes one.
+
+    Afterwards one node trains alone for as many steps; or, with --byzantine
+    or --kill, a swarm without such troubles does.
+
+    Ends with 70 if what was promised does not hold.
 
     Examples:
       neuroswarm demo --peers 4 --minutes 3 --json demo.json
@@ -58,14 +61,17 @@ def demo(
     signal.signal(signal.SIGTERM, _leave)
     wishes = Wishes(peers, minutes, byzantine, kill)
     launch = make_launch(assignments or [], data, os.environ)
+    _require_file(json_path)
     image = None if no_picture else picture or (json_path and json_path.with_suffix(".png"))
-    _require_possible(json_path, image)
+    _require_picture(image)
     folder = _make_folder(work_dir)
     report = _run(wishes, launch, folder)
     if json_path is not None:
         json_path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n")
+        typer.echo(f"measures written to {json_path}")
     if image is not None:
         draw(report, image)
+        typer.echo(f"picture written to {image}")
     return _conclude(report, folder, is_temporary=work_dir is None)
 
 
@@ -74,13 +80,20 @@ def make_launch(
 ) -> Launch:
     """What the nodes of the demo have in common, with a fresh token; ConfigError if not legal."""
     from neuroswarm.cli import settings
-    from neuroswarm.demo.launch import SETTINGS, Launch
+    from neuroswarm.demo.launch import DECIDED, SETTINGS, Launch
+    from neuroswarm.errors import ConfigError
     from neuroswarm.identity.token import SwarmToken
 
+    if data is not None and not data.exists():
+        raise ConfigError(f"no such file or folder: {data} (give a text file or a folder of them)")
+    asked = settings.from_assignments(assignments)
+    for path in asked.values:
+        if path.startswith(DECIDED):
+            raise ConfigError(f"--set {path}: the demo decides that itself")
     layers = [
         settings.from_values(SETTINGS, "the demo"),
         settings.from_flags({"data": data}),
-        settings.from_assignments(assignments),
+        asked,
     ]
     settings.resolve(layers)  # complains
     merged = {path: value for layer in layers for path, value in layer.values.items()}
@@ -117,14 +130,22 @@ def _make_folder(work_dir: Path | None) -> Path:
     return work_dir.absolute()
 
 
-def _require_possible(json_path: Path | None, image: Path | None) -> None:
-    """ConfigError now rather than after minutes."""
-    from neuroswarm.demo.picture import require_matplotlib
+def _require_file(path: Path | None) -> None:
+    """ConfigError if this cannot be written, now rather than after minutes."""
     from neuroswarm.errors import ConfigError
 
-    for path in (json_path, image):
-        if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-            raise ConfigError(f"cannot write {path}: no folder {path.parent} to write to")
+    if path is None:
+        return
+    if path.is_dir():
+        raise ConfigError(f"cannot write {path}: it is a folder")
+    if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+        raise ConfigError(f"cannot write {path}: no folder {path.parent} to write to")
+
+
+def _require_picture(image: Path | None) -> None:
+    from neuroswarm.demo.picture import require_matplotlib
+
+    _require_file(image)
     if image is not None:
         require_matplotlib()
 

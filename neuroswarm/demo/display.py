@@ -135,7 +135,7 @@ def describe_round(reached: int, views: Sequence[PeerView]) -> str:
     digests = {view.digest for view in views if view.round == reached}
     steps = sorted(view.steps for view in views)
     losses = [view.loss for view in views if view.round == reached and view.loss is not None]
-    parts = [f"round {reached}: {len(views)} peers"]
+    parts = [f"round {reached}: {len(views)} {'peer' if len(views) == 1 else 'peers'}"]
     parts.append(f"digest {digests.pop()}" if len(digests) == 1 else "DIGESTS DIFFER")
     parts.append(f"{steps[len(steps) // 2]} steps each")
     if losses:

@@ -37,6 +37,9 @@ SETTINGS: Mapping[str, Any] = {
 }
 """A byte transformer of 0.38M parameters that four peers on two cores train in minutes."""
 
+DECIDED = ("network.", "heartbeat.port", "checkpoint.dir", "state_dir", "run.")
+"""How the settings begin that the demo gives each peer by itself."""
+
 HOSTILE_FACTOR = -10.0
 """What a hostile peer multiplies its pseudo-gradients by."""
 

@@ -126,7 +126,9 @@ def _claims_of_a_quiet_run(report: Mapping[str, Any]) -> list[Claim]:
 def _claim_of_bytes(report: Mapping[str, Any]) -> Claim:
     factor, steps = report["bytes_vs_allreduce"], report["inner_steps_per_round"]
     if factor is None:
-        return Claim("bytes_vs_allreduce", False, "too few full rounds to measure bytes")
+        return Claim(
+            "bytes_vs_allreduce", False, "too few full rounds to measure bytes (give it more time)"
+        )
     return Claim(
         "bytes_vs_allreduce",
         factor >= MIN_ALLREDUCE_FACTOR * steps,

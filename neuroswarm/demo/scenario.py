@@ -103,7 +103,9 @@ class Scenario:
         wishes = self._wishes
         swarm = self._make_swarm("swarm", wishes.peers, wishes.num_hostile)
         victims = tuple(peer.name for peer in swarm[1 : 1 + wishes.num_killed])
-        title = f"{wishes.peers} peers" if not wishes.is_disturbed else self._describe_trouble()
+        title = (
+            self._describe_trouble() if wishes.is_disturbed else f"{wishes.peers} peers together"
+        )
         records = self._carry_out(swarm, Script(title, minutes=wishes.minutes, victims=victims))
         steps = max(measures.last_steps([r for r in records if not r.is_hostile]))
         compare = self._compare_with_reference if wishes.is_disturbed else self._compare_with_one

@@ -65,7 +65,7 @@ class SwarmRun:
         self._children = children
         self._display = display
         self._clock = clock
-        self._began = 0.0
+        self._began: float | None = None
         self._killed_at: float | None = None
         self._restarted = False
 
@@ -98,7 +98,6 @@ class SwarmRun:
                 raise DemoFailed(f"{first.name} is not ready after {READY_TIMEOUT_S:g} s")
             return first.is_ready() or first.has_ended()
 
-        self._began = self._clock.monotonic()
         self._watch(is_ready)
         self._began = self._clock.monotonic()
         for peer in others:
@@ -115,7 +114,8 @@ class SwarmRun:
             time.sleep(TICK_S)
 
     def _elapsed_s(self) -> float:
-        return self._clock.monotonic() - self._began
+        """Since the first peer was ready; 0 before."""
+        return 0.0 if self._began is None else self._clock.monotonic() - self._began
 
     def _done(self) -> float:
         return self._elapsed_s() if self._script.minutes else self._most_steps()

@@ -144,7 +144,10 @@ def test_peer_that_fails_ends_the_demo_with_its_last_words(
     [
         (["--peers", "1"], "peers out of range: 1"),
         (["--set", "training.dm=1"], "did you mean 'training.dim'"),
+        (["--set", "network.port=1"], "--set network.port: the demo decides that itself"),
+        (["--data", "/nowhere"], "no such file or folder: /nowhere"),
         (["--json", "/nowhere/demo.json"], "cannot write /nowhere/demo.json"),
+        (["--json", "."], "cannot write .: it is a folder"),
         (["--work-dir", "/tmp"], "work folder exists already: /tmp"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -39,7 +39,7 @@ def test_hostile_and_killed_peers_do_not_hold_up_the_lines():
     hostile = replace(VIEW, is_honest=False, round=0, digest="")
     killed = replace(VIEW, state="killed", round=1)
     lines = shown([replace(VIEW, round=5), hostile, killed])
-    assert lines[1].startswith("round 5: 1 peers")
+    assert lines[1].startswith("round 5: 1 peer,")
 
 
 def test_terminal_gets_a_table_and_a_bar():
