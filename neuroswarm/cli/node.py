@@ -85,7 +85,8 @@ def gather(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Swa
         environment: Process environment.
 
     Raises:
-        ConfigError: a setting is unknown or not legal, or a port that was asked for is taken.
+        ConfigError: a setting is unknown or not legal, a tracker's address is none, or a port
+            that was asked for is taken.
     """
     from neuroswarm.cli import settings as merging
 
@@ -99,10 +100,24 @@ def gather(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Swa
     if parameters.get("no_training"):
         layers.append(merging.from_values({"run.training": False}, "--no-training"))
     merged = merging.resolve(layers)
+    _require_addresses(merged)
     plan = _plan(merged)
     for remark in plan.remarks:
         logger.warning("%s", remark)
     return merging.resolve([*layers, _port_layer(plan)]).config
+
+
+def _require_addresses(merged: Settings) -> None:
+    """ConfigError if a tracker's address is none, before anything is loaded."""
+    from neuroswarm.discovery.hint import Hint
+    from neuroswarm.errors import ConfigError
+
+    for text in merged.config.network.trackers:
+        try:
+            Hint.parse(text)
+        except ConfigError as error:
+            origin = merged.origins["network.trackers"]
+            raise ConfigError(f"{error}, set by {origin}") from error
 
 
 def _plan(merged: Settings) -> PortPlan:

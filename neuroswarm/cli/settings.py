@@ -150,6 +150,8 @@ def from_assignments(assignments: Iterable[str]) -> Layer:
         if not separator:
             raise ConfigError(f"--set {assignment}: write --set section.key=value")
         path = FLAT_PATHS.get(name, name)
+        if name in section_names():
+            raise ConfigError(f"--set {assignment}: {name!r} is a section; write {name}.key=value")
         if path not in setting_paths():
             raise ConfigError(f"--set: {unknown_setting(name, SwarmNodeConfig.setting_names())}")
         values[path] = text.strip()

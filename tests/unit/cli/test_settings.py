@@ -146,7 +146,7 @@ def test_bad_value_names_who_set_it(layer: str):
     [
         ("diloco.inner_steps", "write --set section.key=value"),
         ("diloco.inner_stps=3", "did you mean 'diloco.inner_steps'?"),
-        ("diloco=3", "unknown setting 'diloco'"),
+        ("diloco=3", "'diloco' is a section; write diloco.key=value"),
     ],
 )
 def test_bad_assignment_is_an_error(assignment: str, message: str):
@@ -183,6 +183,13 @@ def test_node_flags_become_settings_with_ports_that_are_free(file: Path):
     assert config.run.rounds == 3
     assert config.diloco.inner_steps == 7
     assert config.diloco.outer_lr == 0.5
+
+
+def test_address_that_is_none_is_refused_with_who_gave_it():
+    with pytest.raises(
+        ConfigError, match=r"'htp://a:1' \(write http://HOST:PORT\), set by --tracker"
+    ):
+        gather({"host": "127.0.0.1", "tracker": ["http://a:1", "htp://a:1"]}, {})
 
 
 def test_config_file_may_be_named_by_the_environment(file: Path):
