@@ -26,6 +26,8 @@ class Hint:
     is_answering: bool = field(default=False, compare=False)
     failure: str | None = field(default=None, compare=False)
     """Why the last request failed; None if it did not, or there was none yet."""
+    is_refusing: bool = field(default=False, compare=False)
+    """Whether the last request failed because of this node's swarm token."""
 
     @classmethod
     def parse(cls, text: str) -> Hint:
@@ -34,7 +36,7 @@ class Hint:
         Raises:
             ConfigError: `text` is no such address.
         """
-        complaint = f"tracker address {text!r} (write http://HOST:PORT)"
+        complaint = f"no tracker address: {text!r} (write http://HOST:PORT)"
         url = text if "://" in text else f"http://{text}"
         try:
             parts = urlsplit(url)

@@ -111,6 +111,12 @@ class TrackerClient(Service):
             return False
         return True
 
+    def require_admission(self) -> None:
+        """AdmissionError if every tracker refuses this node's token, so that it is a wrong one."""
+        if self._hints and all(hint.is_refusing for hint in self._hints):
+            refusals = "; ".join(f"{hint.url}: {hint.failure}" for hint in self._hints)
+            raise AdmissionError(f"no way into the swarm: {refusals}; give the token of its swarm")
+
     def get_status(self) -> list[dict[str, object]]:
         """Each hint: its URL, whether it answers, and if not, why."""
         return [
@@ -178,7 +184,7 @@ class TrackerClient(Service):
             num_new += is_unknown and is_taken
         if not hint.is_answering:
             logger.info("tracker %s answers: %d peers", hint.url, len(reply.records))
-        hint.is_answering, hint.failure = True, None
+        hint.is_answering, hint.failure, hint.is_refusing = True, None, False
         self.observed_host = reply.observed_host or self.observed_host
         self._first_answer.set()
         if num_new:
@@ -187,7 +193,7 @@ class TrackerClient(Service):
     def _note_failure(self, hint: Hint, error: PeerError | AdmissionError) -> None:
         is_refusal = isinstance(error, AdmissionError)
         is_said = is_refusal and hint.failure == str(error)
-        hint.is_answering, hint.failure = False, str(error)
+        hint.is_answering, hint.failure, hint.is_refusing = False, str(error), is_refusal
         now = self._clock.monotonic()
         if is_refusal and not is_said:
             logger.warning("tracker %s: %s; give the token of its swarm", hint.url, error)

@@ -16,6 +16,7 @@ from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.clock import Clock, SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
+from neuroswarm.diloco.state import OuterState
 from neuroswarm.discovery.announce import choose_announced_host
 from neuroswarm.errors import CheckpointCorrupt, LifecycleError
 from neuroswarm.identity.sealing import Sealer
@@ -188,18 +189,24 @@ class NodeCore(Service):
 
     async def _take_first_state(self, parts: Parts) -> None:
         snapshot = await asyncio.to_thread(parts.home.load_latest, parts.cohort.architecture)
+        has_hints = bool(self.config.network.trackers or self._around.hints)
+        wait_s = self.config.rounds.genesis_wait_s if has_hints else 0.0
         if snapshot is not None:
             await parts.replica.restore(snapshot)
             state = snapshot.outer
             history = _restore_history(snapshot)
             logger.info("resumed at round %d, state %s", state.round, short(state.digest))
+            await parts.rounds.joiner.wait_for_peers(wait_s)
         else:
-            network, wait_s = self.config.network, self.config.rounds.genesis_wait_s
-            has_hints = bool(network.trackers or self._around.hints)
             params = await parts.compute.run(parts.trainer.local)
+
+            def found() -> OuterState:
+                if not parts.rounds.crowd.live():
+                    parts.membership.trackers.require_admission()
+                return make_genesis(self.config, parts.trainer, params)
+
             state, is_founder = await parts.rounds.joiner.find_state(
-                lambda: make_genesis(self.config, parts.trainer, params),
-                wait_s=wait_s if has_hints else 0.0,
+                found, wait_s=wait_s if has_hints else 0.0
             )
             await parts.replica.adopt(state)
             self._joined_round = None if is_founder else state.round

@@ -51,6 +51,11 @@ class Crowd:
         """Live peers of this swarm, by node id."""
         return self._peers.alive(self._clock.monotonic(), self.swarm_id)
 
+    def strangers(self) -> list[Peer]:
+        """Live peers of other swarms with the same token, by node id."""
+        everybody = self._peers.alive(self._clock.monotonic())
+        return [peer for peer in everybody if peer.heartbeat.swarm_id != self.swarm_id]
+
     def update_positions(self) -> None:
         """Take over the positions of the newest heartbeats."""
         for peer in self.live():

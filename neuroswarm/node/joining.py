@@ -45,7 +45,7 @@ class Joiner:
         """Download the state of the swarm, or make the genesis of a new one.
 
         Args:
-            make_genesis: Makes the outer state of round 0.
+            make_genesis: Makes the outer state of round 0; may refuse by raising.
             wait_s: Seconds without an answer after which a swarm of its own is started.
 
         Returns:
@@ -64,14 +64,34 @@ class Joiner:
             waited_s = self._clock.monotonic() - started_at
             is_first = all(self._crowd.me < peer.node_id for peer in live)
             if waited_s >= (wait_s if is_first else PATIENCE_FACTOR * wait_s):
-                logger.info("no swarm to be found: starting one (others join it at any time)")
-                return make_genesis(), True
+                genesis = make_genesis()
+                self._say_founding()
+                return genesis, True
+            await self._clock.sleep(LOOK_S)
+
+    def _say_founding(self) -> None:
+        logger.info("no swarm to be found: starting one (others join it at any time)")
+        if strangers := self._crowd.strangers():
+            logger.warning(
+                "%s has this node's token, but trains another model or under another name: "
+                "to join it, give the same network.name, training.dim, num_layers, num_heads and "
+                "context",
+                strangers[0].address,
+            )
+
+    async def wait_for_peers(self, wait_s: float) -> None:
+        """Wait until a peer is heard of, at most so long.
+
+        A node that comes back would else finish rounds on its own, apart from the swarm.
+        """
+        until = self._clock.monotonic() + wait_s
+        while not self._crowd.live() and self._clock.monotonic() < until:
             await self._clock.sleep(LOOK_S)
 
     async def _download(self, holders: list[Peer]) -> OuterState | None:
-        digest, donors = choose_donors(holders)
-        self._random.shuffle(donors)
-        for donor in donors:
+        """Try one donor of each state, the best state first; liars hold nobody up for long."""
+        for digest, donors in rank_states(holders):
+            donor = self._random.choice(donors)
             logger.info("joining the swarm: downloading state %s from %s", short(digest), donor)
             try:
                 return await download_state(
@@ -86,9 +106,12 @@ class Joiner:
         return None
 
 
-def choose_donors(holders: list[Peer]) -> tuple[bytes, list[PeerAddress]]:
-    """The digest that most of the peers hold, the newest of equals, and its holders."""
+def rank_states(holders: list[Peer]) -> list[tuple[bytes, list[PeerAddress]]]:
+    """The digests that peers hold, each with its holders.
+
+    First the one that most of them hold, the newest of equals.
+    """
     rounds = {peer.heartbeat.digest: peer.heartbeat.round for peer in holders}
     counts = Counter(peer.heartbeat.digest for peer in holders)
-    digest = max(counts, key=lambda d: (counts[d], rounds[d], d))
-    return digest, [peer.address for peer in holders if peer.heartbeat.digest == digest]
+    ranked = sorted(counts, key=lambda d: (counts[d], rounds[d], d), reverse=True)
+    return [(d, [p.address for p in holders if p.heartbeat.digest == d]) for d in ranked]

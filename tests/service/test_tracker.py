@@ -10,7 +10,7 @@ from aiohttp import web
 from neuroswarm.discovery import tracker_client
 from neuroswarm.discovery.tracker_client import TrackerClient
 from neuroswarm.discovery.tracker_server import TrackerDirectory
-from neuroswarm.errors import ConfigError
+from neuroswarm.errors import AdmissionError, ConfigError
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.membership.own_record import OwnRecord
@@ -174,6 +174,7 @@ async def test_one_answering_tracker_is_enough(clock, caplog):
             assert await client.wait_first_round(10.0)
             await clock.wait_sleeps(3)
             answering = [hint["is_answering"] for hint in client.get_status()]
+            client.require_admission()
     assert answering == [False, True]
     assert b.known() == {a.id}
     assert not [r for r in caplog.records if "no tracker reachable" in r.getMessage()]
@@ -191,6 +192,8 @@ async def test_another_token_is_one_line_on_both_sides(clock, caplog):
         assert not await client.wait_first_round(0.01)
         await clock.advance(0.7)
         await clock.wait_sleeps(2)
+        with pytest.raises(AdmissionError, match="it refuses this node's swarm token"):
+            client.require_admission()
     assert directory.num_refused == 2
     here = f"tracker {url(server)}/v1/tracker: it refuses this node's swarm token"
     there = "tracker refused 127.0.0.1: another swarm token (1 refused since the last such line)"
@@ -281,5 +284,5 @@ async def test_without_hints_there_is_nothing_to_wait_for(clock):
 def test_hints_are_checked_and_said_once(clock):
     client = Node(clock).client("http://a.example:7101", "a.example:7101", "[::1]:7101")
     assert client.hosts == ("a.example", "::1")
-    with pytest.raises(ConfigError, match="tracker address 'ftp://a'"):
+    with pytest.raises(ConfigError, match="no tracker address: 'ftp://a'"):
         Node(clock).client("ftp://a")

@@ -8,13 +8,14 @@ import re
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from neuroswarm.identity.token import SwarmToken
 from neuroswarm.testing.waiting import wait_until
 
 ROUNDS = 4
@@ -70,12 +71,13 @@ class Node:
         pytest.fail(f"a node ended with {self.process.wait()}")
 
 
-def start_node(folder: Path, text: Path, *trackers: str) -> Node:
+def start_node(folder: Path, text: Path, *trackers: str, flags: Sequence[str] = ()) -> Node:
     command = [sys.executable, "-m", "neuroswarm", "node", "--host", "127.0.0.1"]
     command += ["--port", "0", "--grpc-port", "0", "--heartbeat-port", "0"]
     command += ["--state-dir", str(folder), "--data", str(text)]
     command += [part for url in trackers for part in ("--tracker", url)]
     command += [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
+    command += flags
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NEUROSWARM_")}
     log = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
@@ -138,3 +140,25 @@ def test_processes_hold_equal_digests(swarm: list[Node]):
         status = node.status()
         known = {event["round"]: event["digest"] for event in node.commits()}
         assert known.get(status["round"], status["digest"]) == status["digest"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(DEADLINE_S + 30)
+def test_a_newcomer_with_another_token_founds_no_swarm_of_its_own(
+    swarm: list[Node], tmp_path: Path
+):
+    flags = ["--token", SwarmToken.new().text]
+    stranger = start_node(tmp_path, Path(__file__), swarm[0].url, flags=flags)
+    _, said = stranger.process.communicate(timeout=DEADLINE_S)
+    assert stranger.process.returncode == 77, said
+    assert "it refuses this node's swarm token" in said.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(DEADLINE_S + 30)
+def test_a_newcomer_with_another_model_is_told_that_it_is_alone(swarm: list[Node], tmp_path: Path):
+    flags = ["--set", "training.dim=32", "--rounds", "1"]
+    other = start_node(tmp_path, Path(__file__), swarm[0].url, flags=flags)
+    _, said = other.process.communicate(timeout=DEADLINE_S)
+    assert other.process.returncode == 0, said
+    assert "has this node's token, but trains another model" in said

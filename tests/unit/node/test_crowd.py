@@ -56,6 +56,14 @@ def test_voters_are_live_training_peers_of_this_lineage_and_this_node_if_it_vote
     }
 
 
+def test_strangers_are_live_peers_of_other_swarms():
+    crowd, table = crowd_of(ALICE)
+    assert crowd.strangers() == []
+    elsewhere = Crowd(table, bytes(32), FakeClock())
+    assert [peer.node_id for peer in elsewhere.strangers()] == [ALICE.node_id]
+    assert elsewhere.live() == []
+
+
 def test_preferred_sources_come_first():
     crowd, _ = crowd_of(ALICE, BOB)
     assert crowd.sources(BOB.node_id)[0].node_id == BOB.node_id
