@@ -65,6 +65,11 @@ class Workload:
             corpus = load_corpus(path, max_bytes=config.data.max_bytes)
         elif isinstance(self.data, Tensor):
             corpus = Corpus(self.data, "tokens handed in")
+        elif not hasattr(self.data, "train"):
+            raise ConfigError(
+                f"data of type {type(self.data).__name__} is neither a path, a tensor of integers "
+                "nor an object that makes batches"
+            )
         else:
             return self.data
         sampler: WindowSampler = corpus.sampler(
