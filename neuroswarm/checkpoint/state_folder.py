@@ -17,12 +17,14 @@ from typing import Self
 from neuroswarm.checkpoint.durable import replace_file, translating
 from neuroswarm.clock import Clock
 from neuroswarm.errors import CheckpointError
+from neuroswarm.membership.own_record import MAX_INCARNATIONS
 
 logger = logging.getLogger(__name__)
 
 MAX_DEFAULT_NAMES = 64
 
 _LOCKED = (errno.EAGAIN, errno.EACCES)
+_PERIOD_S = 600.0
 
 
 class StateFolder:
@@ -114,7 +116,8 @@ def _default_paths(parent: Path) -> Iterator[Path]:
 def _try_open(path: Path, clock: Clock) -> StateFolder | None:
     with translating("use state folder", path):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with translating("open", path / "lock"):
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if not _try_lock(lock):
                 os.close(lock)
@@ -138,15 +141,22 @@ def _try_lock(descriptor: int) -> bool:
 def _count_start(path: Path, clock: Clock) -> int:
     """Add one to the number in the file, durably.
 
-    A damaged file counts on from the seconds since 1970: more than any node was ever started.
+    A damaged file counts on from the number of `_PERIOD_S` since 1970: more often no node was
+    ever started.
     """
     try:
-        before = int(path.read_text())
-    except FileNotFoundError:
-        before = 0
+        with translating("read", path):
+            before = _parse_count(path.read_bytes()) if path.exists() else 0
     except ValueError:
-        before = int(clock.wall())
+        before = min(max(0, int(clock.wall() / _PERIOD_S)), MAX_INCARNATIONS - 2)
         logger.warning("damaged start counter %s: counting on from %d", path, before)
     incarnation = before + 1
     replace_file(path, f"{incarnation}\n".encode())
     return incarnation
+
+
+def _parse_count(data: bytes) -> int:
+    count = int(data)
+    if not 0 <= count < MAX_INCARNATIONS - 1:
+        raise ValueError(f"start counter out of range: {count}")
+    return count

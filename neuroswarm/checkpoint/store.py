@@ -183,7 +183,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_bytes())
         recorded, body = manifest["sha256"], manifest["body"]
         is_whole = isinstance(body, dict) and _hash_json(body) == recorded
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointCorrupt(f"{MANIFEST} cannot be read: {error}") from error
     if not is_whole:
         raise CheckpointCorrupt(f"{MANIFEST} is not what was written")

@@ -13,7 +13,10 @@ from neuroswarm.wire.limits import MAX_COUNT
 from neuroswarm.wire.messages import Heartbeat
 from neuroswarm.wire.signed import Kind, Signed, Signer, sign
 
-_SEQUENCES_PER_INCARNATION = 2**32
+MAX_INCARNATIONS = 2**23
+"""Starts of one node that can be told apart; each has 2**30 sequences."""
+
+_SEQUENCES_PER_INCARNATION = MAX_COUNT // MAX_INCARNATIONS
 
 
 class OwnRecord:
@@ -30,11 +33,11 @@ class OwnRecord:
         Args:
             signer: Holds the node's key.
             describe: The node as it is now; its sequence and time are replaced.
-            incarnation: How often the node was started before, 0 to 2**21 - 1; keeps sequences
+            incarnation: How often the node was started before, 0 to 2**23 - 1; keeps sequences
                 growing across restarts.
         """
-        if not 0 <= incarnation < MAX_COUNT // _SEQUENCES_PER_INCARNATION:
-            raise ValueError(f"incarnation out of range: {incarnation} (0 to 2**21 - 1)")
+        if not 0 <= incarnation < MAX_INCARNATIONS:
+            raise ValueError(f"incarnation out of range: {incarnation} (0 to 2**23 - 1)")
         self._signer = signer
         self._describe = describe
         self._sequence = incarnation * _SEQUENCES_PER_INCARNATION

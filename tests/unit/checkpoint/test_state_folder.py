@@ -13,6 +13,10 @@ from neuroswarm.checkpoint.state_folder import (
 )
 from neuroswarm.clock import SystemClock
 from neuroswarm.errors import CheckpointError
+from neuroswarm.identity.node_key import NodeKey
+from neuroswarm.membership.own_record import OwnRecord
+from neuroswarm.testing.fake_clock import FakeClock
+from neuroswarm.wire.messages import Heartbeat
 
 CLOCK = SystemClock()
 
@@ -72,7 +76,10 @@ def test_every_start_is_counted(tmp_path: Path):
     assert counts == [1, 2, 3]
 
 
-@pytest.mark.parametrize("damaged", [b"", b"x7", b"\xff\xfe"])
+DAMAGED = [b"", b"x7", b"\xff\xfe", b"1e3", b"-5", b"8388607", b"9" * 30, b"9" * 5000]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED, ids=lambda d: repr(d[:8]))
 def test_a_damaged_counter_goes_on_above_all_counts_before(tmp_path: Path, damaged: bytes):
     with open_state_folder(tmp_path, clock=CLOCK):
         pass
@@ -81,8 +88,27 @@ def test_a_damaged_counter_goes_on_above_all_counts_before(tmp_path: Path, damag
     for _ in range(2):
         with open_state_folder(tmp_path, clock=CLOCK) as folder:
             counts.append(folder.incarnation)
-    assert counts[0] > 1_000_000_000
+    assert counts[0] > 1_000_000
     assert counts[1] == counts[0] + 1
+    OwnRecord(NodeKey.generate(), never_described, incarnation=counts[1])
+
+
+@pytest.mark.parametrize("wall", [-1e9, 0.0, 1e12])
+def test_a_wrong_clock_never_makes_a_count_out_of_range(tmp_path: Path, wall: float):
+    (tmp_path / "incarnation").write_bytes(b"x7")
+    with open_state_folder(tmp_path, clock=FakeClock(wall_s=wall)) as folder:
+        OwnRecord(NodeKey.generate(), never_described, incarnation=folder.incarnation)
+
+
+def never_described() -> Heartbeat:
+    raise AssertionError("only the sequences matter here")
+
+
+@pytest.mark.parametrize("name", ["lock", "incarnation"])
+def test_what_cannot_be_used_is_named(tmp_path: Path, name: str):
+    (tmp_path / name).mkdir()
+    with pytest.raises(CheckpointError, match=f"/{name}: Is a directory"):
+        open_state_folder(tmp_path, clock=CLOCK)
 
 
 def test_only_the_owner_may_look_inside(tmp_path: Path):

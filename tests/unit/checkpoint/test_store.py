@@ -173,6 +173,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "manifest cut": lambda p: cut(p / MANIFEST),
     "manifest empty": lambda p: (p / MANIFEST).write_bytes(b""),
     "manifest of another kind": lambda p: (p / MANIFEST).write_text("[1]"),
+    "manifest deep": lambda p: (p / MANIFEST).write_text("[" * 200_000),
     "manifest binary": lambda p: (p / MANIFEST).write_bytes(b"\xff\xfe\x00"),
     "folder empty": lambda p: (shutil.rmtree(p), p.mkdir()),
     "tensors a folder": lambda p: ((p / TENSORS).unlink(), (p / TENSORS).mkdir()),
