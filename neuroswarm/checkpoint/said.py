@@ -1,13 +1,15 @@
 """What this node has signed in the round in progress, on disk before it is sent.
 
-A node that is restarted in the middle of a round says the same again instead of something else,
-so that it never equivocates. Knows nothing of what the statements mean.
+A node that is restarted, or goes back to an earlier state, says the same again instead of
+something else, or nothing: so it never equivocates. Knows nothing of what the statements mean.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -20,6 +22,10 @@ from neuroswarm.wire.signed import Kind, Signed, verify
 logger = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES = 8
+KEPT_ROUNDS = 64
+"""Rounds of which it is remembered that, though not what, this node has signed: more than a
+restart from an older checkpoint goes back."""
+
 _SUFFIX = ".said"
 
 
@@ -31,12 +37,22 @@ class Said:
     payload: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class Recollection:
+    """What is known of a round in which this node may have spoken before."""
+
+    said: Mapping[Kind, Said] = field(default_factory=dict)
+    lost: frozenset[Kind] = frozenset()
+    """Kinds that were signed, but what they said is not known any more."""
+
+
 class SaidLog:
-    """One file for each statement of the newest round that this node spoke in."""
+    """One file for each statement; whole in the newest round spoken in, emptied in earlier ones."""
 
     def __init__(self, folder: Path) -> None:
         """Use `folder`, created if it is missing; CheckpointError if that fails."""
         self._folder = folder
+        self._newest: str | None = None
         with translating("create", folder):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -48,43 +64,69 @@ class SaidLog:
         """
         data = said.signed.to_proto().SerializeToString()
         framed = len(data).to_bytes(MAX_HEADER_BYTES, "little") + data + said.payload
-        replace_file(self._path(round_, base_digest, said.signed.kind), framed)
+        prefix = _prefix(round_, base_digest)
+        replace_file(self._folder / f"{prefix}{said.signed.kind.name.lower()}{_SUFFIX}", framed)
+        if prefix != self._newest:
+            self._newest = prefix
+            self._forget_others(round_, prefix)
 
-    def recall(self, round_: int, base_digest: bytes) -> dict[Kind, Said]:
-        """What was signed about a round, by kind; drops what is about other rounds.
+    def recall(self, round_: int, base_digest: bytes) -> Recollection:
+        """What was signed about a round. A file that cannot be read may have been sent.
 
-        A file that cannot be read whole was never sent, as it is written before; it is dropped.
+        Raises:
+            CheckpointError: the folder cannot be listed, so that nothing is known.
         """
-        found = {}
-        prefix = self._prefix(round_, base_digest)
-        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
-            said = _read(path) if path.name.startswith(prefix) else None
-            if said is None:
-                _drop(path)
+        said: dict[Kind, Said] = {}
+        lost: set[Kind] = set()
+        prefix = _prefix(round_, base_digest)
+        with translating("list", self._folder):
+            names = [name for _, name in self._names() if name.startswith(prefix)]
+        for name in names:
+            found = _read(self._folder / name)
+            if found is None:
+                lost |= _kind_of(name.removeprefix(prefix))
             else:
-                found[said.signed.kind] = said
-        return found
+                said[found.signed.kind] = found
+        return Recollection(said, frozenset(lost - said.keys()))
 
-    def _path(self, round_: int, base_digest: bytes, kind: Kind) -> Path:
-        return self._folder / f"{self._prefix(round_, base_digest)}{kind.name.lower()}{_SUFFIX}"
+    def _forget_others(self, round_: int, prefix: str) -> None:
+        """Give the space of other rounds back; their files' names stay for a while."""
+        try:
+            for leftover in self._folder.glob(f"*{_SUFFIX}.*"):
+                leftover.unlink()
+            for number, name in self._names():
+                path = self._folder / name
+                if number < round_ - KEPT_ROUNDS:
+                    path.unlink()
+                elif not name.startswith(prefix) and path.stat().st_size:
+                    os.truncate(path, 0)
+        except OSError as error:
+            logger.warning("cannot give up %s: %s", error.filename, error.strerror)
 
-    def _prefix(self, round_: int, base_digest: bytes) -> str:
-        return f"{round_}-{base_digest.hex()[:16]}-"
+    def _names(self) -> Iterator[tuple[int, str]]:
+        """Round and name of every statement's file."""
+        for name in sorted(os.listdir(self._folder)):
+            number = name.partition("-")[0]
+            if name.endswith(_SUFFIX) and number.isdecimal():
+                yield int(number), name
+
+
+def _prefix(round_: int, base_digest: bytes) -> str:
+    return f"{round_}-{base_digest.hex()[:16]}-"
+
+
+def _kind_of(ending: str) -> set[Kind]:
+    return {kind for kind in Kind if ending == f"{kind.name.lower()}{_SUFFIX}"}
 
 
 def _read(path: Path) -> Said | None:
     try:
         raw = path.read_bytes()
+        if not raw:
+            return None
         end = MAX_HEADER_BYTES + int.from_bytes(raw[:MAX_HEADER_BYTES], "little")
         message = envelope_pb2.Signed.FromString(raw[MAX_HEADER_BYTES:end])
         return Said(verify(message), raw[end:])
     except (OSError, DecodeError, PeerError) as error:
-        logger.warning("statement in %s is damaged and dropped: %s", path, error)
+        logger.warning("statement in %s is damaged: %s", path, error)
         return None
-
-
-def _drop(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        logger.warning("cannot delete %s: %s", path, error.strerror)

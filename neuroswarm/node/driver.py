@@ -33,7 +33,7 @@ from neuroswarm.rounds.history import History
 from neuroswarm.service import Service
 from neuroswarm.values import NodeId, PeerAddress
 from neuroswarm.wire.messages import Ballot, Confirm, Contribution
-from neuroswarm.wire.signed import Signed
+from neuroswarm.wire.signed import Kind, Signed
 
 logger = logging.getLogger(__name__)
 
@@ -230,7 +230,7 @@ class RoundDriver(Service):
     async def _publish_or_skip(self, current: Round) -> None:
         parts, state = self._parts, self._parts.replica.state
         wanted = get_inner_steps(state.rules, len(self._electorate.live))
-        if 2 * parts.replica.inner_steps < wanted:
+        if 2 * parts.replica.inner_steps < wanted or parts.voice.is_lost(Kind.CONTRIBUTION):
             return self._skip(current)
         try:
             draft = await parts.replica.draft()

@@ -9,10 +9,18 @@ import asyncio
 import logging
 from typing import Protocol
 
-from neuroswarm.checkpoint.said import Said, SaidLog
+from neuroswarm.checkpoint.said import Recollection, Said, SaidLog
 from neuroswarm.errors import CheckpointError
+from neuroswarm.gossip.asking import is_payload_of
 from neuroswarm.wire import limits
-from neuroswarm.wire.messages import Ballot, Confirm, Contribution, Ready, Skip
+from neuroswarm.wire.messages import (
+    Ballot,
+    Confirm,
+    Contribution,
+    Ready,
+    Skip,
+    decode_contribution,
+)
 from neuroswarm.wire.signed import Kind, Signed, Signer, sign
 
 logger = logging.getLogger(__name__)
@@ -43,13 +51,40 @@ class Voice:
         self._spreader = spreader
         self._about: tuple[int, bytes] = (0, b"")
         self._said: dict[Kind, Said] = {}
+        self._lost: frozenset[Kind] = frozenset()
 
     async def begin(self, round_: int, base_digest: bytes) -> dict[Kind, Said]:
-        """Speak about this round from now on; returns what was said about it already."""
+        """Speak about this round from now on; returns what was said about it already.
+
+        Of a kind that was signed, but of which it is not known any more what it said, nothing
+        is signed in this round.
+        """
         self._about = (round_, base_digest)
-        log = self._log
-        self._said = {} if log is None else await asyncio.to_thread(log.recall, *self._about)
+        found = await self._recall()
+        own = {k: said for k, said in found.said.items() if self._is_own(said)}
+        self._said = {kind: said for kind, said in own.items() if _is_whole(said)}
+        self._lost = found.lost | (own.keys() - self._said.keys())
+        if self._lost:
+            kinds = ", ".join(sorted(kind.name.lower() for kind in self._lost))
+            logger.warning("round %d: signed before, and lost: %s; not signed again", round_, kinds)
         return dict(self._said)
+
+    def is_lost(self, kind: Kind) -> bool:
+        """Whether nothing of that kind is signed in this round."""
+        return kind in self._lost
+
+    async def _recall(self) -> Recollection:
+        if self._log is None:
+            return Recollection()
+        try:
+            return await asyncio.to_thread(self._log.recall, *self._about)
+        except CheckpointError as error:
+            logger.warning("%s", error)
+            return Recollection(lost=frozenset(Kind))
+
+    def _is_own(self, said: Said) -> bool:
+        """Whether this node said it; the folder may have had another key before."""
+        return said.signed.public_key == self._signer.public_key
 
     def repeat(self) -> None:
         """Spread again what was said about this round, for peers that came in the middle of it."""
@@ -67,7 +102,7 @@ class Voice:
         self._spreader.spread(sign(Kind.SKIP, body, self._signer))
 
     async def sign_contribution(self, header: Contribution, payload: bytes) -> Signed | None:
-        """Sign a header and note it with its payload; None if the disk refuses."""
+        """Sign a header and note it with its payload; None if the disk refuses, or it is lost."""
         return await self._commit_to(Kind.CONTRIBUTION, header.encode(), payload)
 
     def spread_contribution(self, signed: Signed, payload: bytes) -> None:
@@ -89,6 +124,8 @@ class Voice:
         known = self._said.get(kind)
         if known is not None:
             return known.signed
+        if kind in self._lost:
+            return None
         said = Said(sign(kind, body, self._signer), payload)
         if self._log is not None:
             round_, base_digest = self._about
@@ -104,3 +141,9 @@ class Voice:
         if signed is not None:
             self._spreader.spread(signed)
         return signed
+
+
+def _is_whole(said: Said) -> bool:
+    if said.signed.kind is not Kind.CONTRIBUTION:
+        return True
+    return is_payload_of(decode_contribution(said.signed.body), said.payload)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from neuroswarm.checkpoint.said import Said, SaidLog
+from neuroswarm.checkpoint.said import KEPT_ROUNDS, Recollection, Said, SaidLog
 from neuroswarm.errors import CheckpointError
 from neuroswarm.testing.speaker import Speaker
 from neuroswarm.wire.signed import Kind
@@ -22,40 +22,77 @@ def test_statements_come_back_with_their_payload_after_a_restart(tmp_path: Path)
     log.record(3, BASE, CONTRIBUTION)
     log.record(3, BASE, BALLOT)
     again = SaidLog(tmp_path / "said").recall(3, BASE)
-    assert again == {Kind.CONTRIBUTION: CONTRIBUTION, Kind.BALLOT: BALLOT}
+    assert again == Recollection({Kind.CONTRIBUTION: CONTRIBUTION, Kind.BALLOT: BALLOT})
     assert SaidLog(tmp_path / "said").recall(3, BASE) == again, "recalling keeps it"
 
 
 @pytest.mark.parametrize(("round_", "base"), [(4, BASE), (33, BASE), (3, b"c" * 32)])
-def test_what_is_about_another_round_is_dropped(tmp_path: Path, round_: int, base: bytes):
+def test_asking_about_another_round_finds_and_forgets_nothing(
+    tmp_path: Path, round_: int, base: bytes
+):
     log = SaidLog(tmp_path)
     log.record(3, BASE, BALLOT)
-    assert log.recall(round_, base) == {}
-    assert log.recall(3, BASE) == {}
-    assert list(tmp_path.iterdir()) == []
+    assert log.recall(round_, base) == Recollection()
+    assert log.recall(3, BASE) == Recollection({Kind.BALLOT: BALLOT})
+
+
+@pytest.mark.parametrize(("round_", "base"), [(4, BASE), (2, BASE), (3, b"c" * 32)])
+def test_that_it_spoke_outlives_what_it_said(tmp_path: Path, round_: int, base: bytes):
+    """A checkpoint may be older than what was said last."""
+    log = SaidLog(tmp_path)
+    log.record(3, BASE, CONTRIBUTION)
+    log.record(3, BASE, BALLOT)
+    log.record(round_, base, Said(ANNA.about(round_, base).ballot()))
+    assert SaidLog(tmp_path).recall(3, BASE).lost == {Kind.CONTRIBUTION, Kind.BALLOT}
+    assert sum(path.stat().st_size > 0 for path in tmp_path.iterdir()) == 1
+
+
+def test_rounds_long_ago_and_halves_of_files_are_dropped(tmp_path: Path):
+    log = SaidLog(tmp_path)
+    log.record(3, BASE, BALLOT)
+    (tmp_path / "3-00-ballot.said.tmp").write_bytes(b"half")
+    log.record(4 + KEPT_ROUNDS, BASE, BALLOT)
+    assert log.recall(3, BASE) == Recollection()
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize("keep", [0, 4, 40, -1])
-def test_a_statement_that_is_not_whole_is_dropped(
-    tmp_path: Path, keep: int, caplog: pytest.LogCaptureFixture
+def test_a_statement_that_is_not_whole_any_more_is_lost_and_may_have_been_sent(
+    tmp_path: Path, keep: int
 ):
     log = SaidLog(tmp_path)
     log.record(3, BASE, BALLOT)
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:keep])
-    assert log.recall(3, BASE) == {}
-    assert "damaged and dropped" in caplog.text
-    assert list(tmp_path.iterdir()) == []
+    for _ in range(2):
+        assert log.recall(3, BASE) == Recollection(lost=frozenset({Kind.BALLOT}))
 
 
-def test_a_statement_with_a_flipped_bit_is_dropped(tmp_path: Path):
+def test_a_statement_with_a_flipped_bit_is_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     log = SaidLog(tmp_path)
     log.record(3, BASE, BALLOT)
     (path,) = tmp_path.iterdir()
     raw = bytearray(path.read_bytes())
     raw[20] ^= 1
     path.write_bytes(raw)
-    assert log.recall(3, BASE) == {}
+    assert log.recall(3, BASE).lost == {Kind.BALLOT}
+    assert "is damaged" in caplog.text
+
+
+def test_what_is_no_statement_is_left_alone(tmp_path: Path):
+    log = SaidLog(tmp_path)
+    for name in ("notes.txt", "x-y-ballot.said"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "3-dir-ballot.said").mkdir()
+    log.record(3, BASE, BALLOT)
+    assert log.recall(3, BASE) == Recollection({Kind.BALLOT: BALLOT})
+
+
+def test_a_folder_that_cannot_be_listed_is_told(tmp_path: Path):
+    log = SaidLog(tmp_path / "said")
+    (tmp_path / "said").rmdir()
+    with pytest.raises(CheckpointError, match="cannot list"):
+        log.recall(3, BASE)
 
 
 def test_a_disk_that_refuses_is_told_so_that_nothing_is_sent(tmp_path: Path):
