@@ -1,0 +1,62 @@
+"""Which state a newcomer downloads, and whom a node that comes back waits for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.node.crowd import Crowd
+from neuroswarm.node.intake import Cohort
+from neuroswarm.node.joining import Joiner, rank_states
+from neuroswarm.testing.fake_clock import FakeClock
+from neuroswarm.testing.memory_network import MemoryNetwork
+from neuroswarm.testing.speaker import ARCHITECTURE, SWARM, Speaker
+from neuroswarm.values import Endpoint
+
+COMMON, RARE, OTHER = b"c" * 32, b"r" * 32, b"o" * 32
+ME = Speaker("me")
+
+
+def peer(name: str, round_: int, digest: bytes) -> Peer:
+    speaker = Speaker(name, round_=round_, base=digest)
+    signed, heartbeat = speaker.heartbeat()
+    return Peer(speaker.node_id, heartbeat, signed, last_seen_s=0.0)
+
+
+def test_the_state_that_most_peers_hold_comes_first():
+    holders = [peer("a", 5, COMMON), peer("b", 9, RARE), peer("c", 5, COMMON)]
+    (digest, donors), (second, others) = rank_states(holders)
+    assert (digest, second) == (COMMON, RARE)
+    assert {donor.node_id for donor in donors} == {Speaker("a").node_id, Speaker("c").node_id}
+    assert [donor.node_id for donor in others] == [Speaker("b").node_id]
+
+
+def test_the_newest_of_equally_common_states_comes_first():
+    ranked = rank_states([peer("a", 5, OTHER), peer("b", 6, COMMON)])
+    assert [digest for digest, _ in ranked] == [COMMON, OTHER]
+
+
+def test_every_node_breaks_a_tie_alike():
+    holders = [peer("a", 5, OTHER), peer("b", 5, COMMON)]
+    assert rank_states(holders) == rank_states(holders[::-1])
+    assert rank_states(holders)[0][0] == max(OTHER, COMMON)
+
+
+@pytest.mark.parametrize(("heard_after_s", "waited_s"), [(0.0, 0.0), (1.0, 1.0), (9.0, 5.0)])
+async def test_a_node_that_comes_back_waits_for_the_first_peer(
+    heard_after_s: float, waited_s: float
+):
+    clock = FakeClock()
+    peers = PeerTable(ME.node_id, 5.0)
+    crowd = Crowd(peers, SWARM, clock)
+    rpc = MemoryNetwork().rpc(ME.node_id, Endpoint("10.0.0.1", 8101))
+    joiner = Joiner(rpc, Cohort(SWARM, ARCHITECTURE, ()), crowd, clock=clock)
+    started_at = clock.monotonic()
+    waiting = asyncio.ensure_future(joiner.wait_for_peers(5.0))
+    while not waiting.done():
+        if clock.monotonic() - started_at >= heard_after_s:
+            peers.observe(*Speaker("anna").heartbeat(), clock.monotonic(), host_seen=None)
+        await clock.advance(0.1)
+    assert clock.monotonic() - started_at == pytest.approx(waited_s, abs=0.3)
