@@ -5,6 +5,7 @@ Only reads; changes nothing.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ class Reporter:
         """The announced host."""
         self.tokens_before = 0
         """Tokens trained on in former lives of the node."""
+        self._free_mb = 0
 
     @property
     def _parts(self) -> Parts:
@@ -165,5 +167,6 @@ class Reporter:
 
     def _available_memory_mb(self) -> int:
         limit = self._node.config.resources.available_memory_mb
-        free = psutil.virtual_memory().available // MIB
-        return int(free if limit is None else min(limit, free))
+        with contextlib.suppress(OSError):  # out of file descriptors: the former number will do
+            self._free_mb = psutil.virtual_memory().available // MIB
+        return int(self._free_mb if limit is None else min(limit, self._free_mb))
