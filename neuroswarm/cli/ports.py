@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import itertools
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -125,14 +126,52 @@ def _upwards(first: int) -> Iterator[int]:
     return itertools.takewhile(lambda p: p <= MAX_PORT, range(first, first + MAX_TRIES))
 
 
-class PortProbe:
-    """Finds out whether a port is free on one host by binding it for a moment."""
+class PortClaims:
+    """Ports that this process is going to bind, so that no other node of this machine takes them.
 
-    def __init__(self, host: str) -> None:
+    Seconds pass between the choice of a port and its binding, and people start several nodes at
+    once. A claim is a name in Linux' abstract socket namespace, which ends with the process;
+    elsewhere every claim succeeds.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, socket.socket] = {}
+
+    def claim(self, transport: Transport, host: str, port: int) -> bool:
+        """Whether this process has the port's name now, or had it already."""
+        place = f"{transport} {host} {port}"
+        if sys.platform != "linux" or place in self._held:
+            return True
+        name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            name.bind(f"\0neuroswarm {place}")
+        except OSError as error:
+            name.close()
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise ConfigError(f"cannot claim port {port}: {error.strerror}") from error
+        self._held[place] = name
+        return True
+
+    def release(self) -> None:
+        """Give all names up; for tests: a process that ends gives them up by itself."""
+        while self._held:
+            self._held.popitem()[1].close()
+
+
+CLAIMS = PortClaims()
+"""The claims of this process."""
+
+
+class PortProbe:
+    """Finds out whether a port is free on one host by binding it for a moment; claims it then."""
+
+    def __init__(self, host: str, claims: PortClaims = CLAIMS) -> None:
         self._host = host
+        self._claims = claims
 
     def is_free(self, transport: Transport, port: int) -> bool:
-        """Whether the port can be bound now.
+        """Whether the port can be bound now, and no other node is about to.
 
         Raises:
             ConfigError: the host is not an address of this machine, or the port is forbidden.
@@ -151,4 +190,4 @@ class PortProbe:
                 return False
             reason = error.strerror or str(error)
             raise ConfigError(f"cannot listen on {self._host}:{port}: {reason.lower()}") from error
-        return True
+        return self._claims.claim(transport, self._host, port)

@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 0.2
 
+PROGRESS_S = 60.0
+"""Seconds between two lines about the round in progress."""
+
 
 async def train_until(core: NodeCore, limits: RunConfig) -> str:
     """Take inner steps back to back until a limit of the run is reached, or for ever.
@@ -40,10 +43,12 @@ async def train_until(core: NodeCore, limits: RunConfig) -> str:
     reached = _watch(core, limits)
     core.begin_training()
     parts.compute.start_training(parts.trainer.step)
+    said_at = core.now()
     try:
         while (reason := reached()) is None:
             parts.recorder.progressed.clear()
             await _pause(parts.recorder.progressed)
+            said_at = _say_progress(core, said_at)
             if parts.compute.failure is not None:
                 error = parts.compute.failure
                 raise ComputeError(f"training stopped: {error}") from error
@@ -55,6 +60,23 @@ async def train_until(core: NodeCore, limits: RunConfig) -> str:
     await parts.recorder.drained()
     logger.info("run ended: %s", reason)
     return reason
+
+
+def _say_progress(core: NodeCore, said_at: float) -> float:
+    """One line a minute, so that a long round is not silent; returns when the last one was."""
+    if core.now() - said_at < PROGRESS_S:
+        return said_at
+    parts = core.require_parts()
+    progress, loss = parts.reporter.progress(), parts.trainer.last_loss
+    logger.info(
+        "round %s: %s of %s inner steps, training loss %s, %d live peers",
+        progress["round"],
+        progress["inner_steps"],
+        progress["inner_steps_wanted"],
+        "unknown" if loss is None else f"{loss:.3f}",
+        len(parts.rounds.crowd.live()),
+    )
+    return core.now()
 
 
 async def _pause(progressed: asyncio.Event) -> None:

@@ -1,10 +1,18 @@
 """Ports: what was asked for or nothing, a default or the next free one."""
 
 import socket
+import sys
 
 import pytest
 
-from neuroswarm.cli.ports import PortPlan, PortProbe, PortWishes, Transport, plan_ports
+from neuroswarm.cli.ports import (
+    PortClaims,
+    PortPlan,
+    PortProbe,
+    PortWishes,
+    Transport,
+    plan_ports,
+)
 from neuroswarm.errors import ConfigError
 
 
@@ -84,7 +92,8 @@ def test_high_http_port_leaves_no_room_for_grpc():
 @pytest.mark.parametrize("transport", ["tcp", "udp"])
 def test_probe_sees_what_listens(transport: Transport):
     kind = socket.SOCK_STREAM if transport == "tcp" else socket.SOCK_DGRAM
-    probe = PortProbe("127.0.0.1")
+    claims = PortClaims()
+    probe = PortProbe("127.0.0.1", claims)
     with socket.socket(socket.AF_INET, kind) as listener:
         listener.bind(("127.0.0.1", 0))
         if transport == "tcp":
@@ -92,6 +101,21 @@ def test_probe_sees_what_listens(transport: Transport):
         port = listener.getsockname()[1]
         assert not probe.is_free(transport, port)
     assert probe.is_free(transport, port)
+    claims.release()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="claims are names of Linux' own")
+def test_nodes_that_start_at_once_choose_different_ports():
+    """Another process has chosen these defaults and not bound them yet."""
+    earlier, later = PortClaims(), PortClaims()
+    first = plan_ports(PortWishes(), PortProbe("127.0.0.1", earlier).is_free)
+    second = plan_ports(PortWishes(), PortProbe("127.0.0.1", later).is_free)
+    again = plan_ports(PortWishes(), PortProbe("127.0.0.1", later).is_free)
+    earlier.release()
+    later.release()
+    ports = (first.http, first.grpc, first.heartbeat, second.http, second.grpc, second.heartbeat)
+    assert len(set(ports)) == 6
+    assert again == second
 
 
 def test_probe_names_an_address_that_is_not_ours():
