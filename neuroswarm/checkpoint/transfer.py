@@ -25,6 +25,9 @@ from neuroswarm.wire.messages import parse
 ASK_TIMEOUT_S = 10.0
 STALL_S = 5.0
 TRANSFER_TIMEOUT_S = 24 * 3600.0
+MAX_ROUND = limits.MAX_COUNT // 2
+"""Round of a state that is taken: rounds can go on from it as long as anybody lives."""
+
 BYTES_PER_PARAM = 8
 """A float32 parameter and its float32 momentum."""
 
@@ -109,6 +112,8 @@ async def _ask_manifest(rpc: Rpc, source: PeerAddress, digest: bytes) -> state_p
 def _check_manifest(
     manifest: state_pb2.StateManifest, digest: bytes, architecture: bytes, shape: Shape
 ) -> tuple[Rules, applied.Applied]:
+    if manifest.round > MAX_ROUND:
+        raise SchemaMismatch(f"state of round {manifest.round} (limit {MAX_ROUND})")
     if manifest.architecture != architecture:
         raise SchemaMismatch("state of another architecture")
     found = tuple((f.name, f.num_params) for f in manifest.fragments)
@@ -144,17 +149,21 @@ async def _download_fragment(
     request = state_pb2.FragmentRequest(digest=digest, fragment=index).SerializeToString()
     stream = rpc.stream(source, "State/Fragment", request, timeout_s=TRANSFER_TIMEOUT_S)
     while len(received) < size:
+        goal = min(size, len(received) + limits.MAX_CHUNK_BYTES)
         try:
             async with asyncio.timeout(STALL_S):
-                message = await anext(stream, None)
+                while len(received) < goal:  # crumbs are no progress
+                    message = await anext(stream, None)
+                    data = b"" if message is None else parse(envelope_pb2.Chunk, message).data
+                    if not data or len(received) + len(data) > size:
+                        raise ProtocolViolation(
+                            f"fragment {name} of the wrong size", peer=source.node_id
+                        )
+                    received += data
         except TimeoutError as error:
             raise PeerUnreachable(
                 f"no progress for {STALL_S} s from {source}", peer=source.node_id
             ) from error
-        data = b"" if message is None else parse(envelope_pb2.Chunk, message).data
-        if not data or len(received) + len(data) > size:
-            raise ProtocolViolation(f"fragment {name} of the wrong size", peer=source.node_id)
-        received += data
     values = torch.frombuffer(received, dtype=torch.float32) if size else torch.empty(0)
     if not bool(torch.isfinite(values).all()):
         raise ProtocolViolation(f"fragment {name} is not finite", peer=source.node_id)

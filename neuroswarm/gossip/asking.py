@@ -87,19 +87,18 @@ class Asker:
             timeout_s=self._cfg.pull_timeout_s,
         )
         while len(received) < size:
+            goal = min(size, len(received) + limits.MAX_CHUNK_BYTES)
             try:
                 async with asyncio.timeout(self._cfg.pull_stall_s):
-                    message = await anext(stream, None)
+                    while len(received) < goal:  # crumbs are no progress
+                        message = await anext(stream, None)
+                        if message is None:
+                            return
+                        _append_piece(message, received, size)
             except TimeoutError as error:
                 raise PeerUnreachable(
                     f"no progress for {self._cfg.pull_stall_s} s", peer=source.node_id
                 ) from error
-            if message is None:
-                return
-            data = parse(envelope_pb2.Chunk, message).data
-            if not data or len(received) + len(data) > size:
-                raise MessageTooLarge(f"payload longer than its header says ({size} bytes)")
-            received += data
 
     async def headers(
         self, contributions: Iterable[bytes], source: PeerAddress
@@ -109,7 +108,7 @@ class Asker:
         request = gossip_pb2.HeadersRequest(contributions=wanted).SerializeToString()
         data = await self._rpc.call(source, "Gossip/Headers", request, timeout_s=ASK_TIMEOUT_S)
         reply = parse(gossip_pb2.HeadersReply, data)
-        found = _verified(reply.headers, Kind.CONTRIBUTION, limits.MAX_HEADERS)
+        found = await _verified(reply.headers, Kind.CONTRIBUTION, limits.MAX_HEADERS)
         return tuple(header for header in found if header.id in wanted)
 
     async def result(self, round_: int, base_digest: bytes, source: PeerAddress) -> Result | None:
@@ -121,13 +120,13 @@ class Asker:
         reply = parse(gossip_pb2.ResultReply, data)
         if not reply.is_known:
             return None
-        confirms = _verified(reply.confirms, Kind.CONFIRM, limits.MAX_SET)
+        confirms = await _verified(reply.confirms, Kind.CONFIRM, limits.MAX_SET)
         said = [decode_confirm(confirm.body) for confirm in confirms]
         if not said or any(_about(c) != _about(said[0]) for c in said):
             raise ProtocolViolation("confirms of different sets", peer=source.node_id)
         if (said[0].round, said[0].base_digest) != (round_, base_digest):
             raise ProtocolViolation("result of another round", peer=source.node_id)
-        headers = _verified(reply.headers, Kind.CONTRIBUTION, limits.MAX_SET)
+        headers = await _verified(reply.headers, Kind.CONTRIBUTION, limits.MAX_SET)
         agreed = said[0].contributions
         return Result(
             agreed, confirms, tuple(h for h in headers if h.id in agreed), reply.next_digest
@@ -150,11 +149,21 @@ class Asker:
             raise MessageTooLarge(f"lineage too long: {len(reply.rounds)} rounds")
         if len(reply.digest) != HASH_BYTES:
             raise ProtocolViolation("no outer state there yet", peer=source.node_id)
+        if sum(bool(shown.confirms) for shown in reply.rounds) > limits.MAX_SHOWN_ROUNDS:
+            raise MessageTooLarge("a lineage that shows confirms of too many rounds")
         known = (known_round, reply.known_digest) if reply.known_digest else None
-        claim = Claim(reply.round, reply.digest, tuple(map(_claimed_round, reply.rounds)), known)
+        rounds = [await _claimed_round(shown) for shown in reply.rounds]
+        claim = Claim(reply.round, reply.digest, tuple(rounds), known)
         if not is_chain(claim):
             raise ProtocolViolation("rounds do not join end to end", peer=source.node_id)
         return claim
+
+
+def _append_piece(message: bytes, received: bytearray, size: int) -> None:
+    data = parse(envelope_pb2.Chunk, message).data
+    if not data or len(received) + len(data) > size:
+        raise MessageTooLarge(f"payload longer than its header says ({size} bytes)")
+    received += data
 
 
 def is_payload_of(header: Contribution, payload: bytes | bytearray) -> bool:
@@ -170,9 +179,9 @@ def is_payload_of(header: Contribution, payload: bytes | bytearray) -> bool:
     return True
 
 
-def _claimed_round(message: gossip_pb2.LineageRound) -> ClaimedRound:
+async def _claimed_round(message: gossip_pb2.LineageRound) -> ClaimedRound:
     base, after = message.base_digest, message.next_digest
-    confirms = _verified(message.confirms, Kind.CONFIRM, limits.MAX_SET)
+    confirms = await _verified(message.confirms, Kind.CONFIRM, limits.MAX_SET)
     said = {confirm.signer: decode_confirm(confirm.body) for confirm in confirms}
     if not said:
         return ClaimedRound(message.round, base, after)
@@ -184,12 +193,15 @@ def _claimed_round(message: gossip_pb2.LineageRound) -> ClaimedRound:
     return ClaimedRound(message.round, base, after, frozenset(said), sets.pop())
 
 
-def _verified(
+async def _verified(
     messages: Sequence[envelope_pb2.Signed], kind: Kind, limit: int
 ) -> tuple[Signed, ...]:
+    """All statements of an answer, verified beside the event loop: 0.1 ms each."""
     if len(messages) > limit:
         raise MessageTooLarge(f"too many statements: {len(messages)} (limit {limit})")
-    found = tuple(verify(message) for message in messages)
+    if not messages:
+        return ()
+    found = await asyncio.to_thread(lambda: tuple(verify(message) for message in messages))
     if any(signed.kind is not kind for signed in found):
         raise ProtocolViolation(f"a statement that is no {kind.name.lower()}")
     return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from neuroswarm.rounds.statements import Proof
 from neuroswarm.wire import limits
-from neuroswarm.wire.signed import Signed
+from neuroswarm.wire.signed import SIGNED_OVERHEAD_BYTES, Signed
 
 MAX_WAITING = 1024
 MAX_TRIES = 4
@@ -75,4 +75,4 @@ class Outbox:
 def _size(parcel: Parcel) -> int:
     content = parcel.content
     statements = (content.first, content.second) if isinstance(content, Proof) else (content,)
-    return sum(len(s.body) + 128 for s in statements) + len(parcel.inline or b"")
+    return sum(len(s.body) + SIGNED_OVERHEAD_BYTES for s in statements) + len(parcel.inline or b"")

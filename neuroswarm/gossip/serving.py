@@ -5,6 +5,7 @@ Knows nothing of pushing; answers only from what this node holds.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from neuroswarm.v1 import envelope_pb2, gossip_pb2
 from neuroswarm.values import NodeId
 from neuroswarm.wire import limits
 from neuroswarm.wire.messages import parse
+from neuroswarm.wire.signed import SIGNED_OVERHEAD_BYTES
 
 
 class Records(Protocol):
@@ -55,8 +57,12 @@ class RoundsServer:
         ).SerializeToString()
 
     def _headers(self, contributions: tuple[bytes, ...]) -> list[envelope_pb2.Signed]:
-        entries = (self._records.archive.get(c) for c in contributions)
-        return [entry.signed.to_proto() for entry in entries if entry is not None]
+        """The known ones, as many as fit into an answer beside the confirms of one round."""
+        entries = map(self._records.archive.get, contributions)
+        found = [entry.signed for entry in entries if entry is not None]
+        sizes = itertools.accumulate(len(s.body) + SIGNED_OVERHEAD_BYTES for s in found)
+        fitting = sum(size <= limits.MAX_MESSAGE_BYTES // 2 for size in sizes)
+        return [signed.to_proto() for signed in found[:fitting]]
 
     async def _on_payload(self, _caller: NodeId, data: bytes) -> AsyncIterator[bytes]:
         request = parse(gossip_pb2.PayloadRequest, data)

@@ -119,8 +119,10 @@ class Committer:
         )
 
     def _confirms(self, state: OuterState, contributions: tuple[bytes, ...]) -> tuple[Signed, ...]:
+        """Who stands for this set; those whose voice counts come first, as there is a bound."""
         said = self._intake.register.find(Kind.CONFIRM, state.round, state.digest)
-        return tuple(s for s in said if _read(s).contributions == contributions)
+        found = [s for s in said if _read(s).contributions == contributions]
+        return tuple(sorted(found, key=lambda s: not self._crowd.is_counted(s.signer, state)))
 
 
 def _commit(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neuroswarm.errors import CheckpointCorrupt, PeerError
@@ -17,12 +18,15 @@ from neuroswarm.v1 import envelope_pb2
 from neuroswarm.values import HASH_BYTES, NodeId
 from neuroswarm.wire import limits
 from neuroswarm.wire.messages import parse, set_hash
-from neuroswarm.wire.signed import Signed, verify
+from neuroswarm.wire.signed import SIGNED_OVERHEAD_BYTES, Signed, verify
 
 MAX_DIGESTS = 65536
 """Rounds whose digest is remembered in memory, so that a peer that was away long is recognised."""
 
 MAX_DIGESTS_ON_DISK = 1024
+
+MAX_CONFIRM_BYTES = 1024 * 1024
+"""Confirms kept of one round, in bytes: those of three rounds fit into one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,8 @@ class History:
     def append(self, finished: FinishedRound) -> None:
         """Note the round that led to the state now held."""
         assert finished.base_digest == self.digest, "rounds of a lineage join end to end"
-        self._finished.append(finished)
+        confirms = _within_bounds(finished.confirms)
+        self._finished.append(replace(finished, confirms=confirms))
         self.round, self.digest = finished.round + 1, finished.next_digest
         self._remember(self.round, self.digest)
 
@@ -100,9 +105,8 @@ class History:
         """Keep one more confirm of a finished round's set, heard late."""
         for index, f in enumerate(self._finished):
             if f.round == round_ and confirm.signer not in f.signers:
-                self._finished[index] = FinishedRound(
-                    f.round, f.base_digest, f.next_digest, f.contributions, (*f.confirms, confirm)
-                )
+                confirms = _within_bounds((*f.confirms, confirm))
+                self._finished[index] = replace(f, confirms=confirms)
 
     def since(self, round_: int) -> list[FinishedRound]:
         """Finished rounds from `round_` on, ascending, without gaps."""
@@ -147,6 +151,13 @@ class History:
         self._digests[round_] = digest
         if len(self._digests) > MAX_DIGESTS:
             del self._digests[min(self._digests)]
+
+
+def _within_bounds(confirms: Sequence[Signed]) -> tuple[Signed, ...]:
+    """The first confirms, as many as the bounds allow."""
+    sizes = itertools.accumulate(len(c.body) + SIGNED_OVERHEAD_BYTES for c in confirms)
+    fitting = sum(size <= MAX_CONFIRM_BYTES for size in sizes)
+    return tuple(confirms[: min(fitting, limits.MAX_SET)])
 
 
 def _to_spans(rounds: Sequence[int]) -> list[list[int]]:

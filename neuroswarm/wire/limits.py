@@ -5,8 +5,17 @@ from __future__ import annotations
 MAX_DATAGRAM_BYTES = 1160
 """Unsealed datagram; sealed and with headers it stays under the 1232 bytes that pass everywhere."""
 
-MAX_BODY_BYTES = 256 * 1024
-"""Body of one signed statement."""
+MAX_HEARTBEAT_BYTES = 1024
+"""Body of a heartbeat; with its signature it fits into a datagram."""
+
+MAX_PROGRESS_BYTES = 1024
+"""Body of a skip or a ready."""
+
+MAX_LIST_BYTES = 64 * 1024
+"""Body of a ballot or a confirm."""
+
+MAX_BODY_BYTES = 128 * 1024
+"""Body of a contribution's header, the largest of signed statements."""
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """One gRPC message."""
@@ -37,6 +46,9 @@ MAX_HEADERS = 256
 """Headers asked for in one call."""
 
 MAX_LINEAGE_ROUNDS = 64
+MAX_SHOWN_ROUNDS = 3
+"""Rounds of a lineage's answer that show their confirms: first, best supported, last."""
+
 MAX_TRACKER_PEERS = 256
 MAX_TRACKER_BODY_BYTES = 512 * 1024
 MAX_HEARD = 3

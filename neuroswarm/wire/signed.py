@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -21,6 +22,8 @@ from neuroswarm.wire import limits
 
 PUBLIC_KEY_BYTES = 32
 SIGNATURE_BYTES = 64
+SIGNED_OVERHEAD_BYTES = 128
+"""More than a statement takes on the wire besides its body."""
 
 _P = 2**255 - 19
 _ORDER_8 = (
@@ -40,6 +43,20 @@ class Kind(enum.IntEnum):
     READY = 4
     BALLOT = 5
     CONFIRM = 6
+
+    @property
+    def max_body_bytes(self) -> int:
+        """Largest body of this kind, with room for what later versions add."""
+        return _MAX_BODY_BYTES.get(self, limits.MAX_BODY_BYTES)
+
+
+_MAX_BODY_BYTES: Mapping[Kind, int] = {
+    Kind.HEARTBEAT: limits.MAX_HEARTBEAT_BYTES,
+    Kind.SKIP: limits.MAX_PROGRESS_BYTES,
+    Kind.READY: limits.MAX_PROGRESS_BYTES,
+    Kind.BALLOT: limits.MAX_LIST_BYTES,
+    Kind.CONFIRM: limits.MAX_LIST_BYTES,
+}
 
 
 class Signer(Protocol):
@@ -85,9 +102,8 @@ class Signed:
 
 
 def sign(kind: Kind, body: bytes, signer: Signer) -> Signed:
-    """Sign `body` (at most `limits.MAX_BODY_BYTES`) as a statement of `kind`."""
-    if len(body) > limits.MAX_BODY_BYTES:
-        raise MessageTooLarge(f"body too large: {len(body)} bytes (limit {limits.MAX_BODY_BYTES})")
+    """Sign `body` as a statement of `kind`; MessageTooLarge above `kind.max_body_bytes`."""
+    _check_size(kind, body)
     return Signed(kind, body, signer.public_key, signer.sign(_domain(kind) + body))
 
 
@@ -96,19 +112,16 @@ def verify(message: envelope_pb2.Signed) -> Signed:
 
     Raises:
         SchemaMismatch: unknown kind, or a key or signature of the wrong length.
-        MessageTooLarge: the body is above `limits.MAX_BODY_BYTES`.
+        MessageTooLarge: the body is above the kind's `max_body_bytes`.
         BadSignature: the signature does not verify.
     """
-    if len(message.body) > limits.MAX_BODY_BYTES:
-        raise MessageTooLarge(
-            f"body too large: {len(message.body)} bytes (limit {limits.MAX_BODY_BYTES})"
-        )
     if len(message.public_key) != PUBLIC_KEY_BYTES or len(message.signature) != SIGNATURE_BYTES:
         raise SchemaMismatch("signed statement with a key or signature of the wrong length")
     try:
         kind = Kind(message.kind)
     except ValueError as error:
         raise SchemaMismatch(f"unknown kind of statement: {message.kind}") from error
+    _check_size(kind, message.body)
     signed = Signed(kind, message.body, message.public_key, message.signature)
     if int.from_bytes(signed.public_key, "little") % 2**255 in _OWNERLESS_KEYS:
         raise BadSignature(f"signed with a key that nobody owns: {signed.public_key.hex()}")
@@ -129,6 +142,13 @@ def peek_id(message: envelope_pb2.Signed) -> bytes:
     except ValueError as error:
         raise SchemaMismatch(f"unknown kind of statement: {message.kind}") from error
     return _id(kind, message.public_key, message.body)
+
+
+def _check_size(kind: Kind, body: bytes) -> None:
+    if len(body) > kind.max_body_bytes:
+        raise MessageTooLarge(
+            f"{kind.name.lower()} too large: {len(body)} bytes (limit {kind.max_body_bytes})"
+        )
 
 
 def _id(kind: Kind, public_key: bytes, body: bytes) -> bytes:

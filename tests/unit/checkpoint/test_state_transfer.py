@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 import torch
 
+from neuroswarm.checkpoint import transfer
 from neuroswarm.checkpoint.transfer import StateDonor, download_state, shape_of
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import FragmentState, OuterState
@@ -273,3 +276,36 @@ async def test_a_broken_download_can_go_on_at_an_offset():
     assert len(whole) == 8 * SIZES[0]
     for offset in (1, 4 * SIZES[0] - 3, 4 * SIZES[0], len(whole) - 1):
         assert await fetch(offset) == whole[offset:]
+
+
+async def test_a_donor_that_gives_crumbs_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transfer, "STALL_S", 0.05)
+    network = MemoryNetwork()
+    donor = network.rpc(DONOR.node_id)
+    honest = StateDonor(network.rpc(NodeId(b"h" * 20)), lambda: [STATE])
+    donor.serve_unary("State/Manifest", honest._on_manifest)
+    num_crumbs = 0
+
+    async def crumbs(_caller: NodeId, _data: bytes) -> AsyncIterator[bytes]:
+        nonlocal num_crumbs
+        while True:
+            await asyncio.sleep(0)
+            num_crumbs += 1
+            yield envelope_pb2.Chunk(data=b"x").SerializeToString()
+
+    donor.serve_stream("State/Fragment", crumbs)
+    await donor.start()
+    with pytest.raises(PeerUnreachable, match="no progress"):
+        await download_state(
+            await start(network), donor.address, STATE.digest,
+            architecture=ARCHITECTURE, shape=SHAPE,
+        )  # fmt: skip
+    assert num_crumbs > 1
+
+
+async def test_a_state_of_a_round_without_rounds_after_it_is_refused():
+    last = dataclasses.replace(STATE, round=transfer.MAX_ROUND)
+    assert (await download(last, digest=last.digest)).round == transfer.MAX_ROUND
+    beyond = dataclasses.replace(STATE, round=transfer.MAX_ROUND + 1)
+    with pytest.raises(SchemaMismatch, match="state of round"):
+        await download(beyond, digest=beyond.digest)

@@ -13,6 +13,7 @@ from neuroswarm.errors import PeerError, PeerUnreachable, ProtocolViolation
 from neuroswarm.gossip.archive import Archive
 from neuroswarm.gossip.asking import Asker, is_payload_of
 from neuroswarm.gossip.serving import RoundsServer
+from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.rounds.history import FinishedRound, History
 from neuroswarm.rounds.statements import decode
 from neuroswarm.testing.memory_network import MemoryNetwork
@@ -22,6 +23,7 @@ from neuroswarm.v1 import envelope_pb2, gossip_pb2
 from neuroswarm.values import NodeId, PeerAddress
 from neuroswarm.wire import limits
 from neuroswarm.wire.messages import Contribution
+from neuroswarm.wire.signed import Signed, sign
 
 CFG = RoundConfig(pull_stall_s=0.05, pull_timeout_s=5.0)
 ANNA, BERT, CARL = Speaker("anna"), Speaker("bert"), Speaker("carl")
@@ -83,6 +85,14 @@ async def whole(offset: int) -> AsyncIterator[bytes]:
         yield PAYLOAD[start : start + 100]
 
 
+async def crumbs(offset: int) -> AsyncIterator[bytes]:
+    """Give a byte again and again, each within the time for progress."""
+    for byte in PAYLOAD[offset:]:
+        for _ in range(300):
+            await asyncio.sleep(0)
+        yield bytes([byte])
+
+
 async def cut_short(offset: int) -> AsyncIterator[bytes]:
     yield PAYLOAD[offset : offset + 150]
 
@@ -124,6 +134,14 @@ async def test_a_source_that_stalls_is_left_for_the_next():
     assert await pull(sources, sources.add("a", sources.stall), sources.add("b", whole)) == PAYLOAD
     assert sources.stalled.is_set()
     assert sources.asked == [("a", 0), ("b", 10)]
+
+
+async def test_a_source_that_gives_crumbs_is_left_for_the_next():
+    sources = Sources()
+    assert await pull(sources, sources.add("a", crumbs), sources.add("b", whole)) == PAYLOAD
+    (_, first), (name, offset) = sources.asked
+    assert (first, name) == (0, "b")
+    assert 0 < offset < len(PAYLOAD) // 2
 
 
 async def test_forged_bytes_are_dropped_and_asked_for_anew():
@@ -275,8 +293,21 @@ async def test_a_lineage_has_its_signers_verified():
         lineage(told(confirms=[Speaker("dora", round_=1).confirm(AGREED).to_proto()])),
         lineage(told(confirms=[*CONFIRMS, Speaker("dora").confirm([]).to_proto()])),
         lineage(told(confirms=[forged_signature()])),
+        lineage(
+            *(
+                told(
+                    round=r,
+                    base_digest=bytes(32),
+                    next_digest=bytes(32),
+                    confirms=[Speaker("dora", round_=r).confirm(AGREED).to_proto()],
+                )
+                for r in range(limits.MAX_SHOWN_ROUNDS + 1)
+            ),
+            round=limits.MAX_SHOWN_ROUNDS + 1,
+            digest=bytes(32),
+        ),
     ],
-    ids=["no state", "no chain", "too long", "another round", "two sets", "forged"],
+    ids=["no state", "no chain", "too long", "another round", "two sets", "forged", "all shown"],
 )
 async def test_lineages_that_cannot_be_are_refused(reply: gossip_pb2.LineageReply):
     with pytest.raises(ProtocolViolation):
@@ -335,6 +366,41 @@ async def test_a_node_without_a_state_has_no_lineage():
     assert await asker.result(0, bytes(32), newcomer) is None
     with pytest.raises(ProtocolViolation, match="no outer state"):
         await asker.lineage(0, 0, newcomer)
+
+
+def padded(signed: Signed, key: NodeKey) -> Signed:
+    """The same statement by another signer, as long as one may be."""
+    room = signed.kind.max_body_bytes - len(signed.body) - 8
+    field_100_of_bytes = b"\xa2\x06" + bytes((room & 127 | 128, room >> 7 & 127 | 128, room >> 14))
+    return sign(signed.kind, signed.body + field_100_of_bytes + bytes(room), key)
+
+
+async def test_no_answer_is_larger_than_a_message_whatever_peers_have_signed():
+    records = Records()
+    made_up = [NodeKey.generate() for _ in range(80)]
+    headers = [padded(SIGNED, key) for key in made_up]
+    for signed in headers:
+        header = decode(signed)
+        assert isinstance(header, Contribution)
+        records.archive.add_header(signed, header)
+        records.archive.add_payload(signed.id, PAYLOAD)
+    agreed = tuple(sorted(signed.id for signed in headers))
+    history = History(0, bytes(32))
+    for round_ in range(3):
+        confirm = Speaker("anna", round_=round_).confirm(agreed)
+        confirms = tuple(padded(confirm, key) for key in made_up)
+        history.append(FinishedRound(round_, bytes(32), bytes(32), agreed, confirms[:40]))
+        for late in confirms[40:]:
+            history.add_confirm(round_, late)
+    records.history = history
+    asker, honest = await serve(records)
+    found = await asker.headers(agreed, honest)
+    assert len(found) >= limits.MAX_MESSAGE_BYTES // 2 // limits.MAX_BODY_BYTES - 1
+    result = await asker.result(1, bytes(32), honest)
+    assert result is not None
+    assert result.contributions == agreed
+    assert len(result.confirms) > 10
+    assert len((await asker.lineage(0, 0, honest)).finished) == 3
 
 
 async def test_too_many_questions_at_once_are_refused():

@@ -99,13 +99,22 @@ def test_key_and_signature_of_another_length_are_refused(fields: dict[str, bytes
         verify(change(sign(Kind.SKIP, b"body", KEY), **fields))
 
 
-def test_largest_body_passes_and_a_byte_more_does_not():
-    body = bytes(limits.MAX_BODY_BYTES)
-    assert verify(sign(Kind.BALLOT, body, KEY).to_proto()).body == body
-    with pytest.raises(MessageTooLarge, match=f"limit {limits.MAX_BODY_BYTES}"):
-        sign(Kind.BALLOT, body + b"\0", KEY)
-    with pytest.raises(MessageTooLarge, match=f"limit {limits.MAX_BODY_BYTES}"):
-        verify(change(sign(Kind.BALLOT, b"", KEY), body=body + b"\0"))
+@pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name)
+def test_largest_body_passes_and_a_byte_more_does_not(kind: Kind):
+    body = bytes(kind.max_body_bytes)
+    assert verify(sign(kind, body, KEY).to_proto()).body == body
+    with pytest.raises(MessageTooLarge, match=f"limit {kind.max_body_bytes}"):
+        sign(kind, body + b"\0", KEY)
+    with pytest.raises(MessageTooLarge, match=f"limit {kind.max_body_bytes}"):
+        verify(change(sign(kind, b"", KEY), body=body + b"\0"))
+
+
+def test_no_kind_leaves_less_room_than_its_largest_statement():
+    """Ids of 32 bytes take 34, fragments about 50; a heartbeat is bounded by its host."""
+    assert Kind.BALLOT.max_body_bytes > 34 * limits.MAX_SET + 1024
+    assert Kind.CONTRIBUTION.max_body_bytes > 60 * limits.MAX_FRAGMENTS + 1024
+    assert Kind.HEARTBEAT.max_body_bytes > limits.MAX_HOST_CHARS + 512
+    assert Kind.HEARTBEAT.max_body_bytes < limits.MAX_DATAGRAM_BYTES
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.binary(), st.binary(), st.binary())
