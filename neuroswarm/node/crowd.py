@@ -87,6 +87,10 @@ class Crowd:
         """Whether another live peer of this swarm takes part in rounds."""
         return bool(self._peers.training(self._clock.monotonic(), self.swarm_id))
 
+    def is_known(self, signer: NodeId) -> bool:
+        """Whether it is this node or a peer that this node has heard a heartbeat of lately."""
+        return signer == self.me or self._peers.get(signer) is not None
+
     def is_counted(self, signer: NodeId, state: OuterState) -> bool:
         """Whether a signer's confirm supports a lineage: a node that this one knows itself.
 
@@ -95,8 +99,7 @@ class Crowd:
         """
         if self.is_banned(signer):
             return False
-        is_known = self._peers.get(signer) is not None or signer == self.me
-        return is_known or signer in state.applied
+        return self.is_known(signer) or signer in state.applied
 
     def slowest_rtt_s(self, voters: frozenset[NodeId]) -> float | None:
         """Round trip to the slowest of the voters; None while one is not measured."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from neuroswarm.clock import Clock
@@ -16,7 +17,7 @@ from neuroswarm.diloco.outer import AgreedContribution
 from neuroswarm.errors import PeerError, PeerUnreachable, SchemaMismatch
 from neuroswarm.gossip.asking import Asker
 from neuroswarm.node.crowd import Crowd
-from neuroswarm.node.intake import Intake
+from neuroswarm.node.intake import RETAINED_ROUNDS, Intake
 from neuroswarm.node.replica import Replica
 from neuroswarm.rounds import statements
 from neuroswarm.training.threads import run_beside
@@ -26,11 +27,9 @@ from neuroswarm.wire.signed import Signed
 
 logger = logging.getLogger(__name__)
 
-RETAINED_ROUNDS = 8
-"""Finished rounds whose payloads stay, for peers that are late."""
-
 RETRY_S = 0.5
-_GAIN = 0.25
+_NUM_TIMED = 15
+"""Pulls whose median says how long a payload takes, so that a few slow peers do not."""
 
 
 class Holding(enum.Enum):
@@ -56,8 +55,12 @@ class Holdings:
         self._clock = clock
         self._decoded: dict[bytes, tuple[LowBit, ...]] = {}
         self._pulling: dict[bytes, asyncio.Event] = {}
-        self.payload_s = 0.0
-        """Smoothed time to pull one payload, seconds; 0 before the first."""
+        self._took_s: deque[float] = deque(maxlen=_NUM_TIMED)
+
+    @property
+    def payload_s(self) -> float:
+        """Lower median of the time to pull one payload lately, seconds; 0 before the first."""
+        return sorted(self._took_s)[(len(self._took_s) - 1) // 2] if self._took_s else 0.0
 
     async def keep_own(self, signed: Signed, header: Contribution, payload: bytes) -> None:
         """Hold this node's own contribution."""
@@ -127,12 +130,11 @@ class Holdings:
             if not missing:
                 return
             try:
-                found = await self._asker.headers(sorted(missing), source)
+                while missing and (found := await self._asker.headers(sorted(missing), source)):
+                    self.learn(found)
+                    missing -= {signed.id for signed in found}
             except PeerError as error:
                 logger.debug("headers from %s: %s", source, error)
-                continue
-            self.learn(found)
-            missing -= {signed.id for signed in found}
         if missing:
             raise PeerUnreachable(f"headers of {len(missing)} agreed contributions not to be had")
 
@@ -165,13 +167,11 @@ class Holdings:
         entry = archive.get(contribution)
         if entry is None:
             raise PeerUnreachable(f"contribution {short(contribution)} is not known any more")
-        payload = entry.payload
+        payload, started_at = entry.payload, self._clock.monotonic()
         if payload is None:
             sources = self._crowd.sources(entry.signed.signer, *holders)
-            started_at = self._clock.monotonic()
             payload = await self._asker.payload(contribution, entry.header, sources)
-            took_s = self._clock.monotonic() - started_at
-            self.payload_s += _GAIN * (took_s - self.payload_s)
             archive.add_header(entry.signed, entry.header)
             archive.add_payload(contribution, payload)
+        self._took_s.append(self._clock.monotonic() - started_at)
         self._decoded[contribution] = await run_beside(self._replica.unpack, entry.header, payload)

@@ -23,14 +23,23 @@ from neuroswarm.rounds.agreement import Round
 from neuroswarm.rounds.history import History
 from neuroswarm.rounds.statements import Proof, Register, Statement
 from neuroswarm.values import NodeId
-from neuroswarm.wire import messages
+from neuroswarm.wire import limits, messages
 from neuroswarm.wire.signed import Signed
 
 logger = logging.getLogger(__name__)
 
 MAX_ROUNDS_AWAY = 2
+RETAINED_ROUNDS = 8
+"""Finished rounds of which statements and payloads are kept, for peers that are late."""
+
 MAX_WAITING = 4096
 MAX_WAITING_PER_SIGNER = 32
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+MAX_PUBLISHERS = limits.MAX_SET - 1
+"""Contributions of others in one round, so that all fit into a ballot beside the own one."""
+
+STRANGERS_SHARE = 4
+"""Signers that no heartbeat told of get together one in so many of the places above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,7 @@ class Intake:
         self._wake = wake
         self._current: _Current | None = None
         self._waiting: list[tuple[Signed, Statement, NodeId]] = []
+        self._waiting_bytes = 0
         self.archive = Archive(max_archive_bytes)
         self.register = Register()
         self.history: History | None = None
@@ -85,7 +95,7 @@ class Intake:
         """Take statements for this round from now on, those that waited for it first."""
         self._current = _Current(round_, state)
         self.history = history
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         for signed, statement, sender in waiting:
             self._sort(signed, statement, sender)
 
@@ -105,9 +115,15 @@ class Intake:
             self.counters["banned"] += 1
             return False
         self._crowd.positions.note(signed.signer, statement.round, statement.base_digest)
-        proof = self.register.note(signed, statement)
+        if not self._is_near(statement):
+            return self._note_late(signed, statement)
+        is_stranger = not self._crowd.is_known(signed.signer)
+        proof = self.register.note(signed, statement, is_stranger=is_stranger)
         if proof is not None:
             return proof if self.on_proof(proof) else False
+        if not self.register.holds(signed, statement):
+            self.counters["too_many"] += 1
+            return False
         return self._sort(signed, statement, sender)
 
     def on_inline(self, contribution: bytes, payload: bytes) -> None:
@@ -150,10 +166,30 @@ class Intake:
             return self._note_late(signed, statement)
         if statement.base_digest != current.state.digest:
             return self._keep(signed, statement, sender)  # the move there is under way
+        is_publication = isinstance(statement, messages.Contribution)
+        if is_publication and not self._has_room(current.round, signed.signer):
+            self.counters["too_many"] += 1
+            return False
         self.counters["taken"] += 1
         self._feed(current, signed, statement, sender)
         self._wake()
         return True
+
+    def _has_room(self, round_: Round, signer: NodeId) -> bool:
+        """Whether one more contribution fits into the round."""
+        publishers = round_.publishers
+        if self._crowd.is_known(signer):
+            return len(publishers) < MAX_PUBLISHERS or signer in publishers
+        num_strangers = sum(not self._crowd.is_known(publisher) for publisher in publishers)
+        has_share = num_strangers < MAX_PUBLISHERS // STRANGERS_SHARE
+        return has_share and len(publishers) < MAX_PUBLISHERS
+
+    def _is_near(self, statement: Statement) -> bool:
+        """Whether the round may still matter here, so that what is said of it is remembered."""
+        if self._current is None:
+            return True  # nobody knows yet what is near
+        away = statement.round - self._current.state.round
+        return -RETAINED_ROUNDS <= away <= MAX_ROUNDS_AWAY
 
     def _is_of_other_lineage(self, statement: Statement) -> bool:
         """Whether it is about a round near this one on a base that is not this node's."""
@@ -163,11 +199,15 @@ class Intake:
         return history.digest_at(round_) not in (None, statement.base_digest)
 
     def _keep(self, signed: Signed, statement: Statement, sender: NodeId) -> bool:
+        share = 1 if self._crowd.is_known(signed.signer) else STRANGERS_SHARE
+        size = self._waiting_bytes + len(signed.body)
         mine = sum(kept.signer == signed.signer for kept, _, _ in self._waiting)
-        if mine >= MAX_WAITING_PER_SIGNER or len(self._waiting) >= MAX_WAITING:
+        is_full = share * len(self._waiting) >= MAX_WAITING or share * size > MAX_WAITING_BYTES
+        if mine >= MAX_WAITING_PER_SIGNER or is_full:
             self.counters["not_kept"] += 1
             return False
         self._waiting.append((signed, statement, sender))
+        self._waiting_bytes = size
         return True
 
     def _note_late(self, signed: Signed, statement: Statement) -> bool:
@@ -176,6 +216,8 @@ class Intake:
             return False
         finished = self.history.find(statement.round)
         about = (statement.base_digest, statement.contributions)
+        if self._current is None or not self._crowd.is_counted(signed.signer, self._current.state):
+            return False
         if finished is not None and about == (finished.base_digest, finished.contributions):
             self.history.add_confirm(statement.round, signed)
         return False

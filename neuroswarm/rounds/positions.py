@@ -6,6 +6,7 @@ Knows nothing of what is done about peers that are ahead, behind or on another l
 from __future__ import annotations
 
 import enum
+from collections import OrderedDict
 from dataclasses import dataclass
 
 from neuroswarm.rounds.history import History
@@ -37,30 +38,31 @@ class _Position:
 
 
 class Positions:
-    """The newest position of each signer, bounded."""
+    """The newest position of each signer; at the bound the one that was silent longest goes."""
 
     def __init__(self) -> None:
-        self._positions: dict[NodeId, _Position] = {}
+        self._positions: OrderedDict[NodeId, _Position] = OrderedDict()
 
     def note(self, signer: NodeId, round_: int, digest: bytes) -> None:
         """A peer signed that it holds this state; an older round than known is not news."""
         known = self._positions.get(signer)
         if known is None:
-            if len(self._positions) < MAX_PEERS:
-                self._positions[signer] = _Position(round_, digest)
-        elif round_ >= known.round:
+            if len(self._positions) >= MAX_PEERS:
+                self._positions.popitem(last=False)
+            self._positions[signer] = _Position(round_, digest)
+            return
+        self._positions.move_to_end(signer)
+        if round_ >= known.round:
             known.round, known.digest = round_, digest
 
     def note_heartbeat(self, signer: NodeId, sequence: int, round_: int, digest: bytes) -> None:
         """A peer's newest heartbeat: it counts even if it went back to an older round."""
-        known = self._positions.get(signer)
-        if known is None:
+        if signer not in self._positions:
             self.note(signer, round_, digest)
-            known = self._positions.get(signer)
-        elif sequence > known.sequence:
-            known.round, known.digest = round_, digest
-        if known is not None:
-            known.sequence = max(known.sequence, sequence)
+        known = self._positions[signer]
+        self._positions.move_to_end(signer)
+        if sequence > known.sequence:
+            known.round, known.digest, known.sequence = round_, digest, sequence
 
     def standing(self, signer: NodeId, history: History) -> Standing:
         """Where a peer stands now."""

@@ -5,6 +5,7 @@ Knows nothing of what follows from a statement.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,6 +27,11 @@ _DECODERS: dict[Kind, Callable[[bytes], Statement]] = {
 }
 _SAID_ONCE = frozenset({Kind.CONTRIBUTION, Kind.BALLOT, Kind.CONFIRM})
 """Kinds of which an honest signer makes one in a round on a base digest."""
+
+
+MAX_PER_SIGNER = 128
+"""Statements of one signer that are remembered: several times what an honest one makes in the
+rounds that are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +67,44 @@ def check_proof(first: Signed, second: Signed) -> Proof:
 
 
 class Register:
-    """First statement of each kind, round, base digest and signer, bounded to recent rounds."""
+    """First statement of each kind, round, base digest and signer, bounded to recent rounds.
 
-    def __init__(self, max_statements: int = 65536) -> None:
+    Bounded in all, and for every signer: one that says more than an honest one can fills nothing
+    but its own share, and strangers together no more than a quarter.
+    """
+
+    def __init__(self, max_statements: int = 65536, max_bytes: int = 256 * 1024 * 1024) -> None:
         self._max = max_statements
+        self._max_bytes = max_bytes
         self._said: dict[tuple[int, Kind, bytes, NodeId], Signed] = {}
+        self._counts: Counter[NodeId] = Counter()
+        self._bytes = 0
 
-    def note(self, signed: Signed, statement: Statement) -> Proof | None:
-        """Remember a statement; returns the proof if its signer said another before."""
+    def note(
+        self, signed: Signed, statement: Statement, *, is_stranger: bool = False
+    ) -> Proof | None:
+        """Remember a statement, if there is room; the proof if its signer said another before.
+
+        Args:
+            signed: The statement, verified.
+            statement: Its decoded body.
+            is_stranger: Whether the signer is no peer that this node knows.
+        """
         if signed.kind not in _SAID_ONCE:
             return None
-        key = (statement.round, signed.kind, statement.base_digest, signed.signer)
+        key = _key(signed, statement)
         before = self._said.get(key)
         if before is None:
-            if len(self._said) < self._max:
+            if self._has_room(signed, is_stranger):
                 self._said[key] = signed
+                self._counts[signed.signer] += 1
+                self._bytes += len(signed.body)
             return None
         return None if before.body == signed.body else Proof(before, signed)
+
+    def holds(self, signed: Signed, statement: Statement) -> bool:
+        """Whether it is remembered, or of a kind that need not be."""
+        return signed.kind not in _SAID_ONCE or _key(signed, statement) in self._said
 
     def find(self, kind: Kind, round_: int, base_digest: bytes) -> list[Signed]:
         """All first statements of a kind about one round."""
@@ -87,3 +114,17 @@ class Register:
     def forget_before(self, round_: int) -> None:
         """Drop what was said about rounds before `round_`."""
         self._said = {key: s for key, s in self._said.items() if key[0] >= round_}
+        self._counts = Counter(signer for _, _, _, signer in self._said)
+        self._bytes = sum(len(signed.body) for signed in self._said.values())
+
+    def _has_room(self, signed: Signed, is_stranger: bool) -> bool:
+        share = 4 if is_stranger else 1
+        return (
+            self._counts[signed.signer] < MAX_PER_SIGNER
+            and share * len(self._said) < self._max
+            and share * (self._bytes + len(signed.body)) <= self._max_bytes
+        )
+
+
+def _key(signed: Signed, statement: Statement) -> tuple[int, Kind, bytes, NodeId]:
+    return statement.round, signed.kind, statement.base_digest, signed.signer

@@ -15,14 +15,24 @@ from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.errors import ProtocolViolation, SchemaMismatch
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.node.crowd import Crowd
-from neuroswarm.node.intake import MAX_WAITING_PER_SIGNER, Cohort, Intake
+from neuroswarm.node.intake import (
+    MAX_PUBLISHERS,
+    MAX_ROUNDS_AWAY,
+    MAX_WAITING,
+    MAX_WAITING_PER_SIGNER,
+    RETAINED_ROUNDS,
+    STRANGERS_SHARE,
+    Cohort,
+    Intake,
+)
 from neuroswarm.rounds.agreement import Round
 from neuroswarm.rounds.history import FinishedRound, History
 from neuroswarm.rounds.positions import Standing
-from neuroswarm.rounds.statements import Proof, check_proof, decode
+from neuroswarm.rounds.statements import MAX_PER_SIGNER, Proof, check_proof, decode
 from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.testing.speaker import ARCHITECTURE, SWARM, Speaker
 from neuroswarm.values import NodeId
+from neuroswarm.wire import limits
 from neuroswarm.wire.messages import Contribution
 from neuroswarm.wire.signed import Kind, Signed
 
@@ -46,7 +56,8 @@ class Door:
     num_wakes: int = 0
 
     def __post_init__(self) -> None:
-        self.crowd = Crowd(PeerTable(ME.node_id, 5.0), SWARM, FakeClock())
+        self.peers = PeerTable(ME.node_id, 5.0)
+        self.crowd = Crowd(self.peers, SWARM, FakeClock())
         self.intake = Intake(
             Cohort(SWARM, ARCHITECTURE, SHAPE),
             self.crowd,
@@ -55,6 +66,11 @@ class Door:
             max_archive_bytes=10**6,
         )
         self.round = self.begin(GENESIS, History(0, GENESIS.digest))
+
+    def know(self, *names: str) -> None:
+        """Hear a heartbeat of each."""
+        for name in names:
+            self.peers.observe(*Speaker(name).heartbeat(), 0.0, host_seen=None)
 
     def wake(self) -> None:
         self.num_wakes += 1
@@ -159,9 +175,55 @@ def test_a_late_confirm_supports_the_finished_round():
     history = History(0, base)
     history.append(FinishedRound(0, base, b"1" * 32, ids, ()))
     door.begin(OuterState(1, GENESIS.fragments, GENESIS.applied, RULES, ARCHITECTURE), history)
+    door.know("anna", "bert")
     door.tell(speaker().confirm(ids))
     door.tell(speaker("bert").confirm([b"j" * 32]))
+    door.tell(speaker("stranger").confirm(ids))
     assert history.since(0)[0].signers == {speaker().node_id}
+
+
+def test_what_is_said_of_rounds_far_away_is_not_remembered():
+    door = Door()
+    for round_ in (MAX_ROUNDS_AWAY + 1, 10**6, limits.MAX_COUNT):
+        about = speaker(round_=round_)
+        door.tell(about.ballot())
+        assert door.intake.register.find(Kind.BALLOT, round_, GENESIS.digest) == []
+    history = History(RETAINED_ROUNDS + 5, GENESIS.digest)
+    state = OuterState(history.round, GENESIS.fragments, GENESIS.applied, RULES, ARCHITECTURE)
+    door.begin(state, history)
+    door.tell(speaker(round_=4).ballot())
+    door.tell(speaker(round_=5).ballot())
+    assert door.intake.register.find(Kind.BALLOT, 4, GENESIS.digest) == []
+    assert len(door.intake.register.find(Kind.BALLOT, 5, GENESIS.digest)) == 1
+
+
+def test_what_finds_no_room_in_the_register_does_not_count():
+    """Otherwise a signer could say two things once its first one is not remembered."""
+    door = Door()
+    for number in range(MAX_PER_SIGNER):
+        door.tell(speaker(base=number.to_bytes(32, "big")).ballot())
+    assert door.tell(speaker().ballot()) is False
+    assert door.intake.counters["too_many"] == 1
+    assert door.round.ballot_signers == frozenset()
+    assert door.tell(speaker("bert").ballot()) is True
+
+
+def test_a_round_takes_no_more_contributions_than_a_ballot_can_list():
+    door = Door()
+    strangers = [speaker(f"stranger {n}") for n in range(MAX_PUBLISHERS // STRANGERS_SHARE + 5)]
+    for stranger in strangers:
+        door.tell(stranger.contribution(*PAYLOADS))
+    assert len(door.round.publishers) == MAX_PUBLISHERS // STRANGERS_SHARE
+    known = [f"peer {n}" for n in range(MAX_PUBLISHERS)]
+    door.know(*known)
+    for name in known:
+        door.tell(speaker(name).contribution(*PAYLOADS))
+    assert len(door.round.publishers) == MAX_PUBLISHERS
+    for signer, contribution in door.round.publishers.items():
+        door.round.held(signer, contribution)
+    door.round.held(ME.node_id, ME.contribution(*PAYLOADS).id)
+    assert len(door.round.ballot) == limits.MAX_SET
+    decode(ME.ballot(door.round.ballot))
 
 
 # -- waiting -------------------------------------------------------------------------
@@ -199,6 +261,16 @@ def test_one_signer_cannot_fill_the_waiting_room():
     assert door.tell(speaker(round_=1, base=b"x" * 32).ready()) is False
     assert door.intake.counters["not_kept"] == 1
     assert door.tell(speaker("bert", round_=1, base=b"x" * 32).ready()) is True
+
+
+def test_strangers_cannot_fill_the_waiting_room():
+    door = Door()
+    for number in range(MAX_WAITING // STRANGERS_SHARE + 10):
+        about = speaker(f"stranger {number // MAX_WAITING_PER_SIGNER}", round_=1)
+        door.tell(about.about(1, number.to_bytes(32, "big")).ready())
+    assert door.intake.counters["not_kept"] == 10
+    door.know("anna")
+    assert door.tell(speaker(round_=1, base=b"x" * 32).ready()) is True
 
 
 # -- equivocators --------------------------------------------------------------------

@@ -89,13 +89,14 @@ def test_a_standing_lasts_until_it_changes():
     assert positions.lasting(NodeId(b"q" * 20), here, 14.0) == (Standing.UNKNOWN, 0.0)
 
 
-def test_positions_are_bounded_and_known_peers_still_move():
+def test_positions_are_bounded_and_made_up_peers_push_no_living_one_out():
     positions = Positions()
-    for number in range(MAX_PEERS):
-        positions.note(NodeId(number.to_bytes(20, "big")), 3, digest(3))
     positions.note(PEER, 3, digest(3))
-    positions.note_heartbeat(PEER, 1, 3, digest(3))
-    assert positions.standing(PEER, history()) is Standing.UNKNOWN
-    known = NodeId((5).to_bytes(20, "big"))
-    positions.note(known, 4, digest(4))
-    assert positions.standing(known, history()) is Standing.AHEAD
+    crowd = [NodeId(number.to_bytes(20, "big")) for number in range(2 * MAX_PEERS)]
+    for sequence, made_up in enumerate(crowd):
+        positions.note(made_up, 3, digest(3))
+        if sequence % 1000 == 0:
+            positions.note_heartbeat(PEER, sequence, 3, digest(3))
+    assert positions.standing(PEER, history()) is Standing.LEVEL
+    assert positions.standing(crowd[0], history()) is Standing.UNKNOWN
+    assert positions.standing(crowd[-1], history()) is Standing.LEVEL

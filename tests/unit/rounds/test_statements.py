@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from neuroswarm.errors import ProtocolViolation, SchemaMismatch
-from neuroswarm.rounds.statements import Register, check_proof, decode
+from neuroswarm.rounds.statements import MAX_PER_SIGNER, Register, check_proof, decode
 from neuroswarm.testing.speaker import Speaker
 from neuroswarm.wire.messages import Ballot, Confirm, Contribution, Ready, Skip
 from neuroswarm.wire.signed import Kind, Signed
@@ -102,6 +102,46 @@ def test_the_register_forgets_old_rounds():
     register.forget_before(1)
     assert register.find(Kind.CONFIRM, 0, bytes(32)) == []
     assert len(register.find(Kind.CONFIRM, 1, bytes(32))) == 1
+
+
+def test_one_signer_fills_nothing_but_its_own_share():
+    register = Register()
+    for number in range(MAX_PER_SIGNER + 10):
+        note(register, ANNA.about(number).confirm())
+    assert register.find(Kind.CONFIRM, MAX_PER_SIGNER, bytes(32)) == []
+    assert note(register, BERT.confirm()) is None
+    assert register.find(Kind.CONFIRM, 0, bytes(32)) == [ANNA.confirm(), BERT.confirm()]
+    late = ANNA.about(MAX_PER_SIGNER).confirm()
+    assert not register.holds(late, decode(late))
+    assert register.holds(BERT.confirm(), decode(BERT.confirm()))
+    register.forget_before(10)
+    note(register, late)
+    assert register.holds(late, decode(late))
+
+
+def test_strangers_together_fill_a_quarter():
+    register = Register(max_statements=40)
+    for number in range(100):
+        stranger = Speaker(f"stranger {number}").confirm()
+        register.note(stranger, decode(stranger), is_stranger=True)
+    assert len(register.find(Kind.CONFIRM, 0, bytes(32))) == 10
+    note(register, ANNA.confirm())
+    assert register.holds(ANNA.confirm(), decode(ANNA.confirm()))
+
+
+def test_the_register_is_bounded_in_bytes():
+    size = len(ANNA.ballot([ID]).body)
+    register = Register(max_bytes=2 * size)
+    for speaker in (ANNA, BERT, Speaker("carl")):
+        note(register, speaker.ballot([ID]))
+    assert len(register.find(Kind.BALLOT, 0, bytes(32))) == 2
+    register.forget_before(1)
+    note(register, ANNA.about(1).ballot([ID]))
+    assert len(register.find(Kind.BALLOT, 1, bytes(32))) == 1
+
+
+def test_what_may_be_said_often_needs_no_room():
+    assert Register(max_statements=0).holds(ANNA.ready(), decode(ANNA.ready()))
 
 
 def test_a_full_register_takes_nothing_new_but_still_convicts():
