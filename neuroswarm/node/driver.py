@@ -40,6 +40,9 @@ logger = logging.getLogger(__name__)
 TICK_S = 0.1
 """How often progress and the peers' standing are looked at when nothing else happens."""
 
+MAX_INQUIRIES = 8
+"""Peers that are asked at once how they came to be elsewhere; each may take a download's time."""
+
 INQUIRY_PAUSE = 5.0
 """Pause before the same peer is asked again, in multiples of the patience with it."""
 
@@ -95,6 +98,7 @@ class RoundDriver(Service):
         self._changed = asyncio.Event()
         self._offer: Offer | None = None
         self._asked_at: dict[NodeId, float] = {}
+        self._asking: set[NodeId] = set()
         self._silent: frozenset[NodeId] = frozenset()
         self._round: Round | None = None
         self._electorate = Electorate(frozenset())
@@ -272,7 +276,9 @@ class RoundDriver(Service):
         if entry is None:
             return
         holding = await self._parts.holdings.hold(
-            contribution, holder, is_wanted=lambda: current.wants(contribution)
+            contribution,
+            holder,
+            is_wanted=lambda: self._round is current and current.wants(contribution),
         )
         if holding is Holding.HELD:
             current.held(entry.signed.signer, contribution)
@@ -325,9 +331,13 @@ class RoundDriver(Service):
         parts.crowd.update_positions()
         now, pause_s = self._clock.monotonic(), INQUIRY_PAUSE * self._cfg.patience_s
         for peer in parts.crowd.ahead_or_apart(history, self._cfg.patience_s):
+            if peer.node_id in self._asking or len(self._asking) >= MAX_INQUIRIES:
+                continue
             if now - self._asked_at.get(peer.node_id, -math.inf) >= pause_s:
                 self._asked_at[peer.node_id] = now
+                self._asking.add(peer.node_id)
                 self._spawn(self._inquire(peer, history, self._electorate.publish_quorum))
+        self._asked_at = {n: at for n, at in self._asked_at.items() if now - at < pause_s}
 
     async def _inquire(self, peer: PeerAddress, history: History, quorum: int) -> None:
         digest = history.digest
@@ -336,6 +346,8 @@ class RoundDriver(Service):
         except PeerError as error:
             logger.info("no way to catch up through %s: %s", peer.node_id, error)
             return
+        finally:
+            self._asking.discard(peer.node_id)
         if offer is not None and self._parts.replica.state.digest == digest:
             self._offer = offer
             self.wake()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,9 @@ from typing import Any
 from neuroswarm.gossip.outbox import Parcel
 from neuroswarm.gossip.push import encode_push
 from neuroswarm.testing.member import Member
+from neuroswarm.testing.speaker import Speaker
 from neuroswarm.testing.swarm import Swarm, negated
-from neuroswarm.values import short
+from neuroswarm.values import NodeId, short
 from neuroswarm.wire.messages import Contribution, FragmentPayload
 from neuroswarm.wire.signed import Kind, sign
 
@@ -87,3 +90,34 @@ async def test_amplified_lies_do_no_harm_and_cost_no_honest_peer_its_part(tmp_pa
 
 def commits(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event for event in events if event["event"] == "commit"]
+
+
+async def test_a_peer_that_claims_to_be_ahead_and_never_answers_is_asked_once_at_a_time(
+    tmp_path: Path,
+):
+    async with Swarm(tmp_path, rounds={"patience_s": 0.02}) as swarm:
+        (anna,) = await swarm.start("anna")
+        mallory, calls = Speaker("mallory"), Counter[str]()
+
+        async def never(_caller: NodeId, _request: bytes) -> bytes:
+            calls.update(asked=1, now=1)
+            calls["most"] = max(calls["most"], calls["now"])
+            try:
+                return await asyncio.get_running_loop().create_future()
+            finally:
+                calls["now"] -= 1
+
+        rpc = swarm.network.rpc(mallory.node_id, mallory.address.endpoint)
+        rpc.serve_unary("Gossip/Result", never)
+        claim = {"swarm_id": anna.parts.cohort.swarm_id, "round": 10**6, "is_training": False}
+
+        def tell_again() -> bool:
+            record = mallory.heartbeat(calls["told"], **claim)
+            anna.parts.membership.peers.observe(*record, anna.core.now(), host_seen=None)
+            calls["told"] += 1
+            return calls["asked"] >= 2
+
+        async with rpc:
+            await swarm.until(tell_again, what="the second question to mallory")
+        assert calls["most"] == 1
+        assert anna.round > 0
