@@ -115,7 +115,9 @@ async def test_after_a_power_cut_in_mid_round_everyone_keeps_its_word(tmp_path: 
             assert intake.counters["equivocators"] == 0
             events = [e for e in await member.events() if e.get("round") == round_ + 1]
             commits = [e for e in events if e["event"] == "commit"]
-            assert [set(e["contributions"]) for e in commits] == [published]
+            # Who is back too late for the others' grace is left out; nobody says anything new.
+            assert all(set(e["contributions"]) <= published for e in commits), commits
+            assert all(len(e["contributions"]) > 1 for e in commits[-1:])
         assert all(len(found) == 1 for found in (await swarm.digests()).values())
 
 
