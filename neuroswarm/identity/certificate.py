@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -34,6 +34,17 @@ IDENTITY_EXTENSION = x509.ObjectIdentifier("2.25.2461320178234155903138731639470
 
 _DOMAIN = b"neuroswarm v1 tls key\0"
 _KEY_BYTES, _SIGNATURE_BYTES = 32, 64
+_UNREADABLE = (
+    ValueError,
+    LookupError,  # a TLS feature that nobody has defined
+    UnsupportedAlgorithm,
+    x509.ExtensionNotFound,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""What reading a member's certificate may raise; it may hold any extensions."""
+
 _DER_HEAD = bytes((0x04, _KEY_BYTES + _SIGNATURE_BYTES))
 
 
@@ -104,7 +115,7 @@ def read_identity(certificate_pem: bytes) -> NodeId:
         certificate = x509.load_pem_x509_certificate(certificate_pem)
         extension = certificate.extensions.get_extension_for_oid(IDENTITY_EXTENSION)
         key_info = _key_info(certificate.public_key())
-    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension) as error:
+    except _UNREADABLE as error:
         raise BadSignature("certificate without a node identity") from error
     value = extension.value
     data = value.value if isinstance(value, x509.UnrecognizedExtension) else b""

@@ -7,6 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtensionOID
 
 from neuroswarm.errors import BadSignature
 from neuroswarm.identity.certificate import (
@@ -23,7 +24,7 @@ TOKEN = SwarmToken(bytes(range(32)))
 KEY = NodeKey.generate()
 
 
-def forge(extension: bytes | None) -> bytes:
+def forge(extension: bytes | None, oid: x509.ObjectIdentifier = IDENTITY_EXTENSION) -> bytes:
     """A certificate that a member makes for a TLS key of its own with any identity in it."""
     authority = TOKEN.certificate_authority
     builder = (
@@ -36,7 +37,7 @@ def forge(extension: bytes | None) -> bytes:
         .not_valid_after(NOT_AFTER)
     )
     if extension is not None:
-        identity = x509.UnrecognizedExtension(IDENTITY_EXTENSION, extension)
+        identity = x509.UnrecognizedExtension(oid, extension)
         builder = builder.add_extension(identity, critical=False)
     return builder.sign(authority.key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
@@ -78,6 +79,23 @@ def test_identity_of_another_node_cannot_be_copied_to_another_tls_key():
 def test_certificate_without_a_whole_identity_is_refused(extension: bytes | None):
     with pytest.raises(BadSignature, match="node identity"):
         read_identity(forge(extension))
+
+
+@pytest.mark.parametrize(
+    ("oid", "value"),
+    [
+        (ExtensionOID.SUBJECT_ALTERNATIVE_NAME, b"\x30\x02\xa3\x00"),
+        (ExtensionOID.SUBJECT_ALTERNATIVE_NAME, b"\xff"),
+        (ExtensionOID.TLS_FEATURE, b"\x30\x03\x02\x01\x63"),
+        (ExtensionOID.BASIC_CONSTRAINTS, b"\x30\x03\x02\x01\x05"),
+    ],
+    ids=["x400 name", "no name", "feature 99", "constraints"],
+)
+def test_certificate_with_an_extension_that_cannot_be_read_is_refused(
+    oid: x509.ObjectIdentifier, value: bytes
+):
+    with pytest.raises(BadSignature, match="without a node identity"):
+        read_identity(forge(value, oid))
 
 
 @pytest.mark.parametrize("text", [b"", b"garbage", issue(TOKEN, KEY).certificate_pem[:300]])
