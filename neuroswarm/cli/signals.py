@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 from neuroswarm.cli.exit_codes import ExitCode
+from neuroswarm.cli.file_limit import raise_file_limit
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ def run_service(
 
     Creates the event loop: the only place of the command line that does.
     """
+    raise_file_limit()
     asyncio.run(_run(make, work))
 
 
