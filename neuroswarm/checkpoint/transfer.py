@@ -20,6 +20,7 @@ from neuroswarm.transport import Rpc
 from neuroswarm.v1 import envelope_pb2, state_pb2
 from neuroswarm.values import HASH_BYTES, NodeId, PeerAddress, short
 from neuroswarm.wire import limits
+from neuroswarm.wire.chunks import receive_chunks
 from neuroswarm.wire.messages import parse
 
 ASK_TIMEOUT_S = 10.0
@@ -148,22 +149,9 @@ async def _download_fragment(
     received = bytearray()
     request = state_pb2.FragmentRequest(digest=digest, fragment=index).SerializeToString()
     stream = rpc.stream(source, "State/Fragment", request, timeout_s=TRANSFER_TIMEOUT_S)
-    while len(received) < size:
-        goal = min(size, len(received) + limits.MAX_CHUNK_BYTES)
-        try:
-            async with asyncio.timeout(STALL_S):
-                while len(received) < goal:  # crumbs are no progress
-                    message = await anext(stream, None)
-                    data = b"" if message is None else parse(envelope_pb2.Chunk, message).data
-                    if not data or len(received) + len(data) > size:
-                        raise ProtocolViolation(
-                            f"fragment {name} of the wrong size", peer=source.node_id
-                        )
-                    received += data
-        except TimeoutError as error:
-            raise PeerUnreachable(
-                f"no progress for {STALL_S} s from {source}", peer=source.node_id
-            ) from error
+    await receive_chunks(stream, received, size, source=source.node_id, stall_s=STALL_S)
+    if len(received) != size:
+        raise ProtocolViolation(f"fragment {name} of the wrong size", peer=source.node_id)
     values = torch.frombuffer(received, dtype=torch.float32) if size else torch.empty(0)
     if not bool(torch.isfinite(values).all()):
         raise ProtocolViolation(f"fragment {name} is not finite", peer=source.node_id)

@@ -18,6 +18,7 @@ from neuroswarm.transport import Rpc
 from neuroswarm.v1 import envelope_pb2, gossip_pb2
 from neuroswarm.values import HASH_BYTES, PeerAddress
 from neuroswarm.wire import limits
+from neuroswarm.wire.chunks import receive_chunks
 from neuroswarm.wire.messages import Confirm, Contribution, decode_confirm, parse
 from neuroswarm.wire.signed import Kind, Signed, verify
 
@@ -86,19 +87,9 @@ class Asker:
             request.SerializeToString(),
             timeout_s=self._cfg.pull_timeout_s,
         )
-        while len(received) < size:
-            goal = min(size, len(received) + limits.MAX_CHUNK_BYTES)
-            try:
-                async with asyncio.timeout(self._cfg.pull_stall_s):
-                    while len(received) < goal:  # crumbs are no progress
-                        message = await anext(stream, None)
-                        if message is None:
-                            return
-                        _append_piece(message, received, size)
-            except TimeoutError as error:
-                raise PeerUnreachable(
-                    f"no progress for {self._cfg.pull_stall_s} s", peer=source.node_id
-                ) from error
+        await receive_chunks(
+            stream, received, size, source=source.node_id, stall_s=self._cfg.pull_stall_s
+        )
 
     async def headers(
         self, contributions: Iterable[bytes], source: PeerAddress
@@ -157,13 +148,6 @@ class Asker:
         if not is_chain(claim):
             raise ProtocolViolation("rounds do not join end to end", peer=source.node_id)
         return claim
-
-
-def _append_piece(message: bytes, received: bytearray, size: int) -> None:
-    data = parse(envelope_pb2.Chunk, message).data
-    if not data or len(received) + len(data) > size:
-        raise MessageTooLarge(f"payload longer than its header says ({size} bytes)")
-    received += data
 
 
 def is_payload_of(header: Contribution, payload: bytes | bytearray) -> bool:
