@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from neuroswarm.config.flat import FLAT_PATHS, FlatNames, fold_flat_names
+from neuroswarm.config.pace import scale_inner_steps
 from neuroswarm.config.section import Section
 from neuroswarm.config.sections import (
     AggregationConfig,
@@ -80,8 +80,9 @@ class SwarmNodeConfig(FlatNames, Section):
 
         The base is unchanged for one peer or with automatic scaling off.
         """
-        base = self.diloco.inner_steps
-        if not self.diloco.auto_scale or num_peers <= 1:
-            return base
-        scaled = int(base * (1 + math.log10(num_peers) / 3))
-        return max(self.diloco.inner_steps_min, min(self.diloco.inner_steps_max, scaled))
+        diloco = self.diloco
+        if not diloco.auto_scale:
+            return diloco.inner_steps
+        return scale_inner_steps(
+            diloco.inner_steps, diloco.inner_steps_min, diloco.inner_steps_max, num_peers
+        )

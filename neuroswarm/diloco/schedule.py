@@ -5,9 +5,9 @@ Knows the rules and counts; refuses to know tensors.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+from neuroswarm.config.pace import scale_inner_steps
 from neuroswarm.diloco.rules import Rules
 
 SHARED_MOMENTUM = 0.5
@@ -28,10 +28,11 @@ def get_inner_steps(rules: Rules, num_peers: int) -> int:
     `inner_steps * (1 + log10(peers) / 3)`, clamped to the rules' range; `inner_steps` itself
     for one peer or with `auto_scale` off. Only the pace of a peer, never part of the digest.
     """
-    if num_peers <= 1 or not rules.auto_scale:
+    if not rules.auto_scale:
         return rules.inner_steps
-    steps = int(rules.inner_steps * (1 + math.log10(num_peers) / 3))
-    return max(rules.inner_steps_min, min(steps, rules.inner_steps_max))
+    return scale_inner_steps(
+        rules.inner_steps, rules.inner_steps_min, rules.inner_steps_max, num_peers
+    )
 
 
 def outer_hyperparameters(rules: Rules, num_contributions: int) -> OuterHyperparameters:
