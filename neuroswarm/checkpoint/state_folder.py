@@ -10,6 +10,7 @@ import fcntl
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -118,14 +119,13 @@ def _try_open(path: Path, clock: Clock) -> StateFolder | None:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         with translating("open", path / "lock"):
             lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        with ExitStack() as undo:
+            undo.callback(os.close, lock)
             if not _try_lock(lock):
-                os.close(lock)
                 return None
-            return StateFolder(path, lock, _count_start(path / "incarnation", clock))
-        except BaseException:
-            os.close(lock)
-            raise
+            folder = StateFolder(path, lock, _count_start(path / "incarnation", clock))
+            undo.pop_all()
+        return folder
 
 
 def _try_lock(descriptor: int) -> bool:

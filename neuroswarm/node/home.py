@@ -6,6 +6,7 @@ Knows where they are; refuses to know when they are written.
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,19 +90,19 @@ def open_home(config: SwarmNodeConfig, *, clock: Clock) -> Home:
     else:
         parent = (DEFAULT_STATE_DIR / config.network.name).expanduser()
         folder = open_default_state_folder(parent, clock=clock)
-    try:
+    with ExitStack() as undo:
+        undo.callback(folder.close)
         key = NodeKey.load_or_create(folder.identity_path)
-        checkpoints = config.checkpoint.dir or folder.checkpoints_path
+        checkpoints = (config.checkpoint.dir or folder.checkpoints_path).expanduser()
         if config.run.fresh:
             _set_aside(checkpoints)
         store = CheckpointStore(
-            checkpoints.expanduser(), config.checkpoint.max_checkpoints, config=_plain(config)
+            checkpoints, config.checkpoint.max_checkpoints, config=_plain(config)
         )
         left_behind = CheckpointStore(folder.path / "left-behind", MAX_LEFT_BEHIND)
-        return Home(folder, key, store, left_behind, SaidLog(folder.said_path))
-    except BaseException:
-        folder.close()
-        raise
+        home = Home(folder, key, store, left_behind, SaidLog(folder.said_path))
+        undo.pop_all()
+    return home
 
 
 def _set_aside(checkpoints: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -106,11 +107,10 @@ class SwarmNode:
             target=self._loop.run_forever, name="neuroswarm-loop", daemon=True
         )
         self._loop_thread.start()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._end_loop)
             self._call(self._core.start())
-        except BaseException:
-            self._end_loop()
-            raise
+            undo.pop_all()
 
     def stop(self) -> None:
         """Leave the swarm, write a last checkpoint, release everything; safe to call twice."""
