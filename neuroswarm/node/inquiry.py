@@ -142,8 +142,8 @@ class Inquirer:
 
 def _log_loss(peer: PeerAddress, comparison: Comparison, state: OuterState) -> None:
     logger.warning(
-        "round %d parted from %s: moving to its lineage, confirmed by %d peers against %d here; "
-        "leaving state %s of round %d",
+        "round %d parted from %s: its lineage goes before, confirmed by %d peers against %d here; "
+        "to leave for it: state %s of round %d",
         comparison.first_divergent_round,
         peer.node_id,
         comparison.other_support,
