@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from neuroswarm.membership.bans import Ban, Bans
+from neuroswarm.membership.conduct import Conduct, Offence, Standing
 from neuroswarm.values import Endpoint, NodeId, PeerAddress
 from neuroswarm.wire.messages import Heartbeat
 from neuroswarm.wire.signed import Signed
@@ -77,13 +78,14 @@ class PeerTable:
         Args:
             me: This node, which is never its own peer.
             interval_s: Seconds between two heartbeats of a peer, > 0.
-            max_peers: Bound on peers and on bans, >= 1.
+            max_peers: Bound on peers, on bans and on scores, >= 1.
         """
         self.me = me
         self.interval_s = interval_s
         self._max_peers = max_peers
         self._peers: dict[NodeId, Peer] = {}
         self._bans = Bans(max_peers)
+        self._conduct = Conduct(max_peers)
         self._forgotten: OrderedDict[NodeId, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -184,6 +186,31 @@ class PeerTable:
         """Refuse a peer until an instant of the monotonic clock, or for good (None)."""
         if node_id != self.me:
             self._bans.add(node_id, reason, until)
+
+    def offend(self, node_id: NodeId, offence: Offence, now: float) -> bool:
+        """Count an offence; too many in too short a time ban the peer for a while.
+
+        Args:
+            node_id: The authenticated party that did it: the caller or answerer that TLS proved,
+                or the signer of a statement that verified. Never whom an unverified message
+                names, nor a source address: that would let a spoofer ban its victim.
+            offence: What it did.
+            now: Monotonic time.
+
+        Returns:
+            Whether this led to a ban. Offences of this node, and of peers that are banned
+            already (what they sent before arrives for a while), count for nothing.
+        """
+        if node_id == self.me or self._bans.holds(node_id, now):
+            return False
+        ban = self._conduct.note(node_id, offence, now)
+        if ban is not None:
+            self._bans.add(node_id, ban.reason, ban.until)
+        return ban is not None
+
+    def conduct(self, now: float) -> Mapping[NodeId, Standing]:
+        """Score, offences and bans so far of every peer that offended, by node id."""
+        return self._conduct.standings(now)
 
     def is_banned(self, node_id: NodeId, now: float) -> bool:
         """Whether the peer is refused at `now`."""
