@@ -6,6 +6,7 @@ Refuses to know what the bytes mean.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
@@ -16,6 +17,20 @@ UnaryHandler = Callable[[NodeId, bytes], Awaitable[bytes]]
 
 StreamHandler = Callable[[NodeId, bytes], AsyncIterator[bytes]]
 """Answers one call with a stream of messages: (caller, request) -> messages."""
+
+
+class Admission(enum.Enum):
+    """Whether a member's request is taken."""
+
+    WELCOME = "welcome"
+    BANNED = "banned"
+    """Refused, as everything from it; it sees a `ProtocolViolation`."""
+    TOO_MUCH = "too much"
+    """Refused for now; it sees a `PeerUnreachable` that says busy."""
+
+
+Guard = Callable[[NodeId, int], Admission]
+"""Judges a request before its handler sees it: (caller, bytes of the request) -> verdict."""
 
 DatagramHandler = Callable[[bytes, Endpoint], None]
 """Takes one opened (unsealed, so authentic to the swarm) datagram and its source address."""
@@ -35,6 +50,10 @@ class Rpc(Protocol):
     @property
     def bytes_received(self) -> int:
         """Bytes of requests and replies received so far, without the framing below."""
+        ...
+
+    def guard(self, guard: Guard) -> None:
+        """Set who judges each request; before the transport starts. All are welcome without."""
         ...
 
     def serve_unary(self, method: str, handler: UnaryHandler) -> None:

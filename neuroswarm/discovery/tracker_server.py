@@ -9,11 +9,11 @@ import logging
 import random
 
 from neuroswarm.clock import Clock
-from neuroswarm.discovery.rate_limit import RateLimit
 from neuroswarm.discovery.tracker_messages import Sealing, open_request, seal_reply
 from neuroswarm.errors import BadSignature, PeerError
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
+from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.wire import limits
 from neuroswarm.wire.signed import Signed
 
@@ -48,7 +48,7 @@ class TrackerDirectory:
         self._sealer = sealer
         self._clock = clock
         self._record = record
-        self._limit = RateLimit(per_s=REQUESTS_PER_S, burst=BURST)
+        self._limit: TokenBuckets[str] = TokenBuckets(per_s=REQUESTS_PER_S, burst=BURST)
         self._random = random.Random(peers.me)
         self._num_refused_unsaid = 0
         self._quiet_until = 0.0

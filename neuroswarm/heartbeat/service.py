@@ -17,9 +17,11 @@ from neuroswarm.config import HeartbeatConfig
 from neuroswarm.errors import BadSignature, MessageTooLarge, PeerError
 from neuroswarm.heartbeat.datagram import decode_datagram, encode_datagram
 from neuroswarm.heartbeat.remembered import Remembered
+from neuroswarm.membership.conduct import Offence
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import Peer, PeerTable
 from neuroswarm.membership.received import read_record
+from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.service import Service
 from neuroswarm.transport import Datagrams
 from neuroswarm.v1 import envelope_pb2
@@ -33,6 +35,10 @@ MAX_REMEMBERED = 256
 """Endpoints of forgotten peers that are tried now and then, so that a partition heals."""
 
 REMEMBERED_PER_INTERVAL = 3
+NEWS_PER_INTERVAL = 20.0
+NEWS_BURST = 100.0
+"""New records that one signer may make: one an interval, one a round, one a newcomer it greets."""
+
 _JITTER = 0.1
 _REASONS: Mapping[type[PeerError], str] = {
     BadSignature: "bad_signature",
@@ -82,6 +88,10 @@ class HeartbeatService(Service):
         self._random = random.Random(record.node_id)
         self._is_copy_reported = False
         self._dropped: Counter[str] = Counter()
+        self._news: TokenBuckets[NodeId] = TokenBuckets(
+            per_s=NEWS_PER_INTERVAL / config.interval_s, burst=NEWS_BURST
+        )
+        self._notes: TokenBuckets[NodeId] = TokenBuckets(per_s=1.0, burst=1.0)
         self.num_sent = 0
         self.num_received = 0
         datagrams.on_datagram(self._take)
@@ -90,7 +100,8 @@ class HeartbeatService(Service):
     def dropped(self) -> Mapping[str, int]:
         """Received records that were of no use, by reason.
 
-        Reasons: `malformed`, `too_large`, `bad_signature`, `banned`, `not_newer`, `no_room`, `own`.
+        Reasons: `malformed`, `too_large`, `bad_signature`, `banned`, `not_newer`, `no_room`, `own`,
+        `flood`.
         """
         return dict(self._dropped)
 
@@ -175,19 +186,40 @@ class HeartbeatService(Service):
             PeerError: the record is not authentic, or malformed.
         """
         now = self._clock.monotonic()
+        if self._is_of_banned(message, now):
+            self._dropped["banned"] += 1
+            return None
         signed, heartbeat = read_record(message)
         is_known = self._peers.get(signed.signer) is not None
         if not self._peers.observe(signed, heartbeat, now, host_seen=host_seen):
             self._dropped[self._why_not(signed, heartbeat.sequence, now)] += 1
             return None
         self._remembered.discard(signed.signer)
+        self._count_news(signed.signer, now)
         return None if is_known or heartbeat.is_leaving else self._peers.get(signed.signer)
+
+    def _count_news(self, signer: NodeId, now: float) -> None:
+        """Hold too many new records against their signer, who alone can make them.
+
+        Never against a datagram's source address, which is spoofed easily, and never for records
+        that are no news: whoever caught them can send them again.
+        """
+        if self._news.allows(signer, now):
+            return
+        self._dropped["flood"] += 1
+        if self._notes.allows(signer, now):
+            self._peers.offend(signer, Offence.FLOOD, now)
 
     def _answer(self, newcomers: Iterable[Peer]) -> None:
         for peer in newcomers:
             own = self._record.make(self._clock.wall())
             alive = self._peers.alive(self._clock.monotonic())
             self._send(peer.heartbeat_endpoint, own, self._in_turn(alive, peer.node_id))
+
+    def _is_of_banned(self, message: envelope_pb2.Signed, now: float) -> bool:
+        """Whether it names a banned signer, so that it is refused whoever made it."""
+        has_key = len(message.public_key) == PUBLIC_KEY_BYTES
+        return has_key and self._peers.is_banned(NodeId.of_key(message.public_key), now)
 
     def _is_held(self, message: envelope_pb2.Signed) -> bool:
         """Whether exactly this record is in the table, so that it need not be verified again."""
@@ -202,8 +234,6 @@ class HeartbeatService(Service):
                 self._is_copy_reported = True
                 logger.warning("another node runs with the key of this one: %s", signed.signer)
             return "own"
-        if self._peers.is_banned(signed.signer, now):
-            return "banned"
         return "not_newer" if self._peers.get(signed.signer) is not None else "no_room"
 
     def _expire(self) -> None:

@@ -18,7 +18,7 @@ from neuroswarm.identity.answer_proof import NONCE_BYTES, prove_answer
 from neuroswarm.identity.certificate import NodeCredentials, read_identity
 from neuroswarm.net.grpc_settings import METHOD_PREFIX, NONCE_KEY, PROOF_KEY, CallBounds
 from neuroswarm.net.traffic import Traffic
-from neuroswarm.transport import StreamHandler, UnaryHandler
+from neuroswarm.transport import Admission, Guard, StreamHandler, UnaryHandler
 from neuroswarm.values import NodeId
 from neuroswarm.wire import limits
 
@@ -41,6 +41,7 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         traffic: Traffic,
         on_bug: Callable[[Exception], None],
     ) -> None:
+        self.guard: Guard = _welcome_all
         self._credentials = credentials
         self._bounds = bounds
         self._traffic = traffic
@@ -53,8 +54,7 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         """Answer calls of `method` with what `handler` returns."""
 
         async def answer(request: bytes, context: Context) -> bytes:
-            async with self._admitted(context) as caller:
-                self._traffic.bytes_received += len(request)
+            async with self._admitted(context, request) as caller:
                 reply = await handler(caller, request)
                 self._count_sent(method, reply)
                 return reply
@@ -65,12 +65,13 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         """Answer calls of `method` with every message that `handler` yields."""
 
         async def answer(request: bytes, context: Context) -> None:
-            async with self._admitted(context) as caller:
-                self._traffic.bytes_received += len(request)
-                async with aclosing(_as_generator(handler(caller, request))) as messages:
-                    async for message in messages:
-                        self._count_sent(method, message)
-                        await context.write(message)
+            async with (
+                self._admitted(context, request) as caller,
+                aclosing(_as_generator(handler(caller, request))) as messages,
+            ):
+                async for message in messages:
+                    self._count_sent(method, message)
+                    await context.write(message)
 
         self._add(method, grpc.unary_stream_rpc_method_handler(answer))
 
@@ -87,14 +88,16 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             raise ValueError(f"served twice: {method}")
         self._methods[path] = handler
 
-    async def _refuse_unknown(self, _request: bytes, context: Context) -> bytes:
-        async with self._admitted(context):
+    async def _refuse_unknown(self, request: bytes, context: Context) -> bytes:
+        async with self._admitted(context, request):
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method")
 
     @asynccontextmanager
-    async def _admitted(self, context: Context) -> AsyncIterator[NodeId]:
+    async def _admitted(self, context: Context, request: bytes) -> AsyncIterator[NodeId]:
         """Settle the caller, prove who answers, keep the bounds, translate what goes wrong."""
+        self._traffic.bytes_received += len(request)
         caller = await self._settle_caller(context)
+        await self._ask_guard(caller, request, context)
         if (
             self._in_flight[caller] >= self._bounds.max_calls_per_caller
             or self._in_flight.total() >= self._bounds.max_calls
@@ -122,12 +125,22 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             caller = self._identify(certificates[0] if certificates else b"")
         except BadSignature as error:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+        return caller
+
+    async def _ask_guard(self, caller: NodeId, request: bytes, context: Context) -> None:
+        admission = self.guard(caller, len(request))
+        if admission is Admission.TOO_MUCH:  # before the proof is signed, which costs more
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls or bytes")
+        await self._prove(caller, context)
+        if admission is Admission.BANNED:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "banned for its conduct")
+
+    async def _prove(self, caller: NodeId, context: Context) -> None:
         nonce = _find_metadata(context, NONCE_KEY)
         if len(nonce) != NONCE_BYTES:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "call without a nonce")
         proof = prove_answer(self._credentials.node_key, caller, nonce)
         await context.send_initial_metadata(((PROOF_KEY, proof),))
-        return caller
 
     def _count_sent(self, method: str, message: bytes) -> None:
         if len(message) > limits.MAX_MESSAGE_BYTES:
@@ -136,6 +149,10 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 f"(limit {limits.MAX_MESSAGE_BYTES})"
             )
         self._traffic.bytes_sent += len(message)
+
+
+def _welcome_all(_caller: NodeId, _num_bytes: int) -> Admission:
+    return Admission.WELCOME
 
 
 def _find_metadata(context: Context, key: str) -> bytes:

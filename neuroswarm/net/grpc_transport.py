@@ -23,7 +23,7 @@ from neuroswarm.net.grpc_server import CallServer
 from neuroswarm.net.grpc_settings import CallBounds, server_options
 from neuroswarm.net.traffic import Traffic
 from neuroswarm.service import Service, State
-from neuroswarm.transport import StreamHandler, UnaryHandler
+from neuroswarm.transport import Guard, StreamHandler, UnaryHandler
 from neuroswarm.values import Endpoint, PeerAddress
 from neuroswarm.wire import limits
 
@@ -82,6 +82,11 @@ class GrpcTransport(Service):
     def bytes_received(self) -> int:
         """Bytes of requests and replies received so far, without the framing below."""
         return self._traffic.bytes_received
+
+    def guard(self, guard: Guard) -> None:
+        """Set who judges each request, before `start`; all members are welcome without."""
+        self._require_new()
+        self._server.guard = guard
 
     def serve_unary(self, method: str, handler: UnaryHandler) -> None:
         """Answer calls of `method` (like "Gossip/Push"); before `start`."""
@@ -156,7 +161,7 @@ class GrpcTransport(Service):
 
     def _require_new(self) -> None:
         if self.state is not State.NEW:
-            raise LifecycleError("grpc: methods are added before start")
+            raise LifecycleError("grpc: methods and guard are set before start")
 
     def _check_call(self, method: str, request: bytes) -> None:
         if self.state is State.NEW:

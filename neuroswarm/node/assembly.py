@@ -21,6 +21,7 @@ from neuroswarm.gossip.serving import RoundsServer
 from neuroswarm.heartbeat.service import HeartbeatService
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.sealing import Sealer
+from neuroswarm.membership.door import Door
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.node.carriers import Carriers
@@ -45,6 +46,7 @@ class Membership:
     """How a node finds its peers and is found."""
 
     peers: PeerTable
+    door: Door
     record: OwnRecord
     heartbeat: HeartbeatService
     trackers: TrackerClient
@@ -84,6 +86,8 @@ def assemble_membership(
 ) -> Membership:
     """The parts that know the peers."""
     peers = PeerTable(key.node_id, config.heartbeat.interval_s)
+    door = Door(peers)
+    carriers.rpc.guard(lambda caller, num_bytes: door.admit(caller, num_bytes, clock.monotonic()))
     record = OwnRecord(key, describe, incarnation=incarnation)
     heartbeat = HeartbeatService(
         config.heartbeat,
@@ -102,7 +106,7 @@ def assemble_membership(
         on_news=heartbeat.announce_now,
     )
     directory = TrackerDirectory(peers, sealer=sealer, clock=clock, record=record)
-    return Membership(peers, record, heartbeat, trackers, directory)
+    return Membership(peers, door, record, heartbeat, trackers, directory)
 
 
 def assemble_rounds(
@@ -119,7 +123,7 @@ def assemble_rounds(
     clock: Clock,
 ) -> RoundsRoom:
     """The parts that agree on rounds."""
-    crowd = Crowd(peers, cohort.swarm_id, clock)
+    crowd = Crowd(peers, cohort.swarm_id, clock, mute_after_s=config.rounds.mute_after_s)
     asker = Asker(carriers.rpc, config.rounds)
     # The driver, which wants payloads and is woken, is made from the intake: bound late.
     room: list[RoundDriver] = []

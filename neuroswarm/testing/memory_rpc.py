@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from neuroswarm.errors import LifecycleError, PeerError, PeerUnreachable, ProtocolViolation
 from neuroswarm.service import Service, State
 from neuroswarm.testing.faults import Passage
-from neuroswarm.transport import StreamHandler, UnaryHandler
+from neuroswarm.transport import Admission, Guard, StreamHandler, UnaryHandler
 from neuroswarm.values import Endpoint, NodeId, PeerAddress
 from neuroswarm.wire import limits
 
@@ -38,6 +38,7 @@ class MemoryRpc(Service):
         self.bytes_received = 0
         self._network = network
         self._is_anywhere = is_anywhere
+        self._guard: Guard | None = None
         self._unary: dict[str, UnaryHandler] = {}
         self._stream: dict[str, StreamHandler] = {}
         self._in_flight: set[asyncio.Timeout] = set()
@@ -46,6 +47,12 @@ class MemoryRpc(Service):
     def endpoint(self) -> Endpoint:
         """Where it takes calls."""
         return self.address.endpoint
+
+    def guard(self, guard: Guard) -> None:
+        """Set who judges each request; before `start`."""
+        if self.state is not State.NEW:
+            raise LifecycleError("rpc: the guard is set before start")
+        self._guard = guard
 
     def serve_unary(self, method: str, handler: UnaryHandler) -> None:
         """Answer calls of `method`; before `start`."""
@@ -145,12 +152,22 @@ class MemoryRpc(Service):
         passage = Passage(self.address.node_id, target.address.node_id, method, request)
         if not await self._network.carry(passage):
             raise _lost(target.address, method)
+        target.bytes_received += len(request)
+        target._judge(self.address.node_id, request)
         if method not in handlers:
             raise ProtocolViolation(
                 f"{target.address} refused {method}: unknown method", peer=target.address.node_id
             )
-        target.bytes_received += len(request)
         return handlers[method]
+
+    def _judge(self, caller: NodeId, request: bytes) -> None:
+        """Refuse, in the words that the caller reads, what the guard does not welcome."""
+        admission = self._guard and self._guard(caller, len(request))
+        me = self.address
+        if admission is Admission.TOO_MUCH:
+            raise PeerUnreachable(f"{me} unreachable: busy", peer=me.node_id)
+        if admission is Admission.BANNED:
+            raise ProtocolViolation(f"{me} refused: banned for its conduct", peer=me.node_id)
 
     async def _take(self, target: MemoryRpc, method: str, reply: bytes) -> None:
         """Bring one message of the answer back."""

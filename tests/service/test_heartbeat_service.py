@@ -13,7 +13,7 @@ from neuroswarm.config import HeartbeatConfig
 from neuroswarm.errors import MessageTooLarge, SchemaMismatch
 from neuroswarm.heartbeat.datagram import decode_datagram, encode_datagram
 from neuroswarm.heartbeat.remembered import Remembered
-from neuroswarm.heartbeat.service import HeartbeatService
+from neuroswarm.heartbeat.service import NEWS_BURST, HeartbeatService
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.membership.own_record import OwnRecord
@@ -381,3 +381,37 @@ async def test_over_udp_members_find_each_other_and_another_token_stays_outside(
         assert [peer.node_id for peer in a.all(0.0)] == [b.me]
         assert [peer.node_id for peer in b.all(0.0)] == [a.me]
         assert len(stranger) == 0
+
+
+async def test_a_flood_of_new_records_is_held_against_their_signer_alone(swarm):
+    a = await swarm.add()
+    b = await swarm.add(a)
+    outsider = await swarm.outsider()
+    await swarm.settle()
+    flooder = NodeKey.generate()
+    sequence = 0
+    for _ in range(60):
+        for _ in range(int(NEWS_BURST)):
+            sequence += 1
+            record = record_at(outsider.endpoint, sequence=sequence)
+            own = sign(Kind.HEARTBEAT, record.encode(), flooder)
+            outsider.send(b.endpoint, encode_datagram(own, []))
+        await swarm.clock.advance(1.0)
+    assert set(b.peers.conduct(swarm.clock.monotonic())) == {flooder.node_id}
+    assert b.peers.is_banned(flooder.node_id, swarm.clock.monotonic())
+    assert swarm.sees(b) == {a.id}
+    assert b.service.dropped["flood"] > 0
+
+
+async def test_records_sent_again_by_another_are_held_against_nobody(swarm):
+    a = await swarm.add()
+    b = await swarm.add(a)
+    outsider = await swarm.outsider()
+    await swarm.settle()
+    caught = encode_datagram(b.peers.get(a.id).signed, [])
+    for _ in range(30):
+        for _ in range(int(NEWS_BURST)):
+            outsider.send(b.endpoint, caught)
+        await swarm.clock.advance(1.0)
+    assert b.peers.conduct(swarm.clock.monotonic()) == {}
+    assert swarm.sees(b) == {a.id}

@@ -25,6 +25,7 @@ from neuroswarm.net.grpc_transport import GrpcTransport
 from neuroswarm.testing.memory_datagrams import MemoryDatagrams
 from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.memory_rpc import MemoryRpc
+from neuroswarm.transport import Admission
 from neuroswarm.values import Endpoint, NodeId, PeerAddress
 from neuroswarm.wire import limits
 
@@ -151,6 +152,32 @@ async def test_unknown_method_is_refused(pair: Pair):
     with pytest.raises(ProtocolViolation, match="unknown method"):
         async for _ in pair.alice.stream(pair.bob.address, "Test/Nothing", b"", timeout_s=10):
             pass
+
+
+async def test_guard_judges_every_request_before_its_handler(make_rpc: MakeRpc):
+    alice, bob, answers = make_rpc(None), make_rpc(None), Answers()
+    answers.serve(bob)
+    asked: list[tuple[NodeId, int]] = []
+    verdicts = iter((Admission.WELCOME, Admission.TOO_MUCH, Admission.BANNED, Admission.BANNED))
+
+    def judge(caller: NodeId, num_bytes: int) -> Admission:
+        asked.append((caller, num_bytes))
+        return next(verdicts)
+
+    bob.guard(judge)
+    async with alice, bob:
+        assert await alice.call(bob.address, "Test/Echo", b"1", timeout_s=10) == b"1"
+        with pytest.raises(PeerUnreachable, match="busy"):
+            await alice.call(bob.address, "Test/Echo", b"22", timeout_s=10)
+        with pytest.raises(ProtocolViolation, match="banned for its conduct"):
+            await alice.call(bob.address, "Test/Echo", b"333", timeout_s=10)
+        with pytest.raises(ProtocolViolation, match="banned for its conduct"):
+            await collect(alice.stream(bob.address, "Test/Count", b"4444", timeout_s=10), [])
+        with pytest.raises(LifecycleError):
+            bob.guard(judge)
+    assert asked == [(alice.address.node_id, size) for size in (1, 2, 3, 4)]
+    assert len(answers.callers) == 1
+    assert bob.bytes_received == 1 + 2 + 3 + 4
 
 
 async def test_silent_peer_is_unreachable_at_the_deadline_and_its_handler_ends(pair: Pair):

@@ -6,7 +6,6 @@ import pytest
 
 from neuroswarm.discovery import tracker_server
 from neuroswarm.discovery.hint import Hint
-from neuroswarm.discovery.rate_limit import RateLimit
 from neuroswarm.discovery.tracker_messages import open_reply, seal_request
 from neuroswarm.discovery.tracker_server import TrackerDirectory
 from neuroswarm.errors import BadSignature, ConfigError, MessageTooLarge, PeerError
@@ -135,16 +134,6 @@ def test_an_address_that_asks_too_often_is_refused_and_others_are_not():
     with pytest.raises(PeerError, match=r"too many tracker requests from 10\.0\.0\.7"):
         ask(directory, make_record())
     directory.handle(seal_request(SEALER, make_record().make(0.0)), "10.0.0.8")
-
-
-def test_the_rate_limit_refills_and_forgets_the_oldest_address():
-    limit = RateLimit(per_s=2.0, burst=1, max_addresses=2)
-    assert limit.allows("a", 0.0)
-    assert not limit.allows("a", 0.4)
-    assert limit.allows("a", 0.5)
-    assert limit.allows("b", 0.5)
-    assert limit.allows("c", 0.5)
-    assert limit.allows("a", 0.5)
 
 
 @pytest.mark.parametrize(
