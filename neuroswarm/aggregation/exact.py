@@ -13,16 +13,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from neuroswarm.codecs.lowbit import LowBit
+from neuroswarm.codecs.payload import Payload
 
-CHUNK_BLOCKS = 64
-"""Blocks whose products are held at once; part of the order of summation: never change it."""
+CHUNK_CODES = 16384
+"""Codes of each payload whose products are taken at once (64 blocks of 256); part of the order
+of summation: never change it."""
 
 CHUNK_VALUES = 32768
 """Values worked on at once: fits a second-level cache, and torch starts no threads for them."""
 
 
-def gram(payloads: Sequence[LowBit]) -> Tensor:
+def gram(payloads: Sequence[Payload]) -> Tensor:
     """Inner products of decoded payloads, exact up to the scales.
 
     Products of codes summed over a block are integers below 2^24, so any order of a float32
@@ -37,11 +38,12 @@ def gram(payloads: Sequence[LowBit]) -> Tensor:
     Cost: O(P^2 N) time, O(P^2 + P chunk) memory.
     """
     num_peers = len(payloads)
-    num_blocks = payloads[0].codes.shape[0]
+    num_blocks = payloads[0].num_blocks
     partial = []
-    for start in range(0, num_blocks, CHUNK_BLOCKS):
-        stop = min(start + CHUNK_BLOCKS, num_blocks)
-        codes = torch.stack([payload.codes[start:stop] for payload in payloads], dim=1)
+    step = max(1, CHUNK_CODES // payloads[0].block)
+    for start in range(0, num_blocks, step):
+        stop = min(start + step, num_blocks)
+        codes = torch.stack([payload.block_codes(start, stop) for payload in payloads], dim=1)
         codes = codes.to(torch.float32)
         dots = torch.bmm(codes, codes.transpose(1, 2)).to(torch.float64)
         scales = torch.stack([payload.scales[start:stop] for payload in payloads], dim=1)

@@ -24,7 +24,7 @@ from neuroswarm.aggregation.preparation import (
     scaled_gram,
 )
 from neuroswarm.aggregation.sorting import middle_rows
-from neuroswarm.codecs.lowbit import LowBit
+from neuroswarm.codecs.payload import Payload
 
 METHODS = ("mean", "median", "trimmed_mean", "krum")
 
@@ -33,7 +33,7 @@ _SMALLEST_SCALE = 2.0**-80
 
 
 def aggregate(
-    payloads: Sequence[LowBit],
+    payloads: Sequence[Payload],
     weights: Sequence[float] | None = None,
     *,
     method: str,
@@ -127,36 +127,37 @@ def _mixed_gram(gram_PP: Tensor, neighbours: list[list[int]] | None) -> Tensor:
     return torch.stack(columns, dim=1) * (share * share)
 
 
-def _effective_scales(payload: LowBit, factor: float) -> Tensor:
+def _effective_scales(payload: Payload, factor: float) -> Tensor:
     """The scales times a factor, rounded once; the very small ones are 0. float32."""
     scales = payload.scales.to(torch.float64) * factor
     return scales.masked_fill_(scales < _SMALLEST_SCALE, 0.0).to(torch.float32)
 
 
-def _chunks(payloads: Sequence[LowBit]) -> list[tuple[int, int]]:
+def _chunks(payloads: Sequence[Payload]) -> list[tuple[int, int]]:
     """Ranges of blocks that are worked on at once."""
-    num_blocks, block = payloads[0].codes.shape
+    num_blocks, block = payloads[0].num_blocks, payloads[0].block
     step = max(1, exact.CHUNK_VALUES // block)
     return [(start, min(start + step, num_blocks)) for start in range(0, num_blocks, step)]
 
 
-def _combine(payloads: Sequence[LowBit], factors: list[float], votes: list[float]) -> Tensor:
+def _combine(payloads: Sequence[Payload], factors: list[float], votes: list[float]) -> Tensor:
     """Sum of the rows times their factor and vote, in row order. float32, shape [N]."""
     used = [
-        (payload.codes, _effective_scales(payload, factor * vote))
+        (payload, _effective_scales(payload, factor * vote))
         for payload, factor, vote in zip(payloads, factors, votes, strict=True)
         if vote > 0
     ]
-    result = torch.zeros(payloads[0].codes.shape, dtype=torch.float32)
+    result = torch.zeros(payloads[0].num_blocks, payloads[0].block, dtype=torch.float32)
     for start, stop in _chunks(payloads):
         target = result[start:stop]
-        for codes, scales in used:
-            target += codes[start:stop].to(torch.float32).mul_(scales[start:stop, None])
+        for payload, scales in used:
+            codes = payload.block_codes(start, stop).to(torch.float32)
+            target += codes.mul_(scales[start:stop, None])
     return result.view(-1)[: payloads[0].num_params]
 
 
 def _trim(
-    payloads: Sequence[LowBit],
+    payloads: Sequence[Payload],
     factors: list[float],
     neighbours: list[list[int]] | None,
     trim: int,
@@ -169,11 +170,11 @@ def _trim(
     scales = [_effective_scales(p, factor) for p, factor in zip(payloads, factors, strict=True)]
     mixed_rows = 1 if neighbours is None else len(neighbours[0])
     share = 1.0 / (mixed_rows * (len(payloads) - 2 * trim))
-    result = torch.empty(payloads[0].codes.shape, dtype=torch.float32)
+    result = torch.empty(payloads[0].num_blocks, payloads[0].block, dtype=torch.float32)
     for start, stop in _chunks(payloads):
         rows = [
             # + 0.0 because a code times a scale of 0 may be -0, which minimum orders at random.
-            p.codes[start:stop].to(torch.float32).mul_(s[start:stop, None]).add_(0.0)
+            p.block_codes(start, stop).to(torch.float32).mul_(s[start:stop, None]).add_(0.0)
             for p, s in zip(payloads, scales, strict=True)
         ]
         if neighbours is not None:

@@ -8,22 +8,21 @@ Legend: N flattened parameters of a fragment.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from neuroswarm.codecs.payload import MAX_SCALE, MIN_SCALE
 from neuroswarm.errors import SchemaMismatch
 
 MAX_CODE = 7
 MAX_BLOCK = 1024
 """Products of codes summed over a block stay below 2^24, so a float32 sum of them is exact."""
 
-MIN_SCALE = 2.0**-64
-MAX_SCALE = 2.0**64
-"""Legal scales. Far inside float32, so that no sum or product of decoded values overflows or
-becomes subnormal, whatever a hostile peer sends and whatever the denormal mode of the thread."""
+KIND = "int4"
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +40,27 @@ class LowBit:
     num_params: int
 
     @property
+    def kind(self) -> str:
+        """Name of the codec."""
+        return KIND
+
+    @property
     def block(self) -> int:
         """Codes that share a scale."""
         return self.codes.shape[1]
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks, the last of which may be padded."""
+        return self.codes.shape[0]
+
+    def block_codes(self, start: int, stop: int) -> Tensor:
+        """Codes of blocks `start` to `stop` - 1, a view. int8, shape [stop - start, block]."""
+        return self.codes[start:stop]
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps; not copies."""
+        return {"codes": self.codes, "scales": self.scales}
 
     def decode(self) -> Tensor:
         """The values: code times scale. float32, shape [N], no negative zero; a new tensor."""
@@ -141,3 +158,19 @@ def unpack(data: bytes, num_params: int, block: int) -> LowBit:
     return LowBit(
         torch.from_numpy(codes.reshape(num_blocks, block)), torch.from_numpy(scales), num_params
     )
+
+
+def from_tensors(tensors: Mapping[str, Tensor], num_params: int) -> LowBit:
+    """The payload whose `to_tensors` this was, whatever its block.
+
+    Raises:
+        KeyError: A tensor is missing.
+        ValueError: The tensors do not fit one another or `num_params`.
+    """
+    codes, scales = tensors["codes"], tensors["scales"]
+    fits = codes.ndim == 2 and codes.dtype == torch.int8 and scales.dtype == torch.float32
+    if not fits or scales.shape != (count_blocks(num_params, codes.shape[1]),):
+        raise ValueError(f"int4 payload does not fit {num_params} parameters")
+    if codes.shape[0] != scales.shape[0]:
+        raise ValueError(f"int4 payload: {codes.shape[0]} blocks, {scales.shape[0]} scales")
+    return LowBit(codes, scales, num_params)

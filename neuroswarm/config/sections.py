@@ -6,10 +6,16 @@ Refuses to know where values come from: files, environment and flags are merged 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
+from neuroswarm.config.legality import (
+    AggregationMethod,
+    CodecName,
+    KrumNeighbours,
+    NormScaling,
+)
 from neuroswarm.config.section import Section
 
 MAX_PORT = 65535
@@ -131,10 +137,17 @@ class DilocoConfig(Section):
     """Outer Nesterov momentum; an upper end when `auto_scale` is on."""
     auto_scale: bool = True
     """Let steps, outer rate and momentum follow the number of peers and the round's length."""
-    codec: Literal["int4"] = "int4"
-    """How pseudo-gradients are coded on the wire."""
+    codec: CodecName = "int4"
+    """How pseudo-gradients are coded on the wire: `int4` keeps every value in 4 bits, `topk` the
+    largest few of each chunk in 2 bits, for links under about 2 Mbit/s and long runs."""
     codec_block: int = Field(default=256, ge=2, le=1024, multiple_of=2)
-    """Values that share one scale in the codec."""
+    """Values that share one scale in `int4`."""
+    topk_chunk: int = Field(default=4096, ge=16, le=65536)
+    """Values that share one scale in `topk`."""
+    topk_kept: int = Field(default=64, ge=1, le=65536)
+    """Values kept of each chunk in `topk`; at most the chunk."""
+    contribution_momentum: float = Field(default=0.0, ge=0, le=0.95)
+    """Momentum of each node's contributions before the aggregation; 0 is none."""
 
     @model_validator(mode="after")
     def _min_below_max(self) -> Self:
@@ -143,6 +156,8 @@ class DilocoConfig(Section):
                 f"inner_steps_min {self.inner_steps_min} is above "
                 f"inner_steps_max {self.inner_steps_max}"
             )
+        if self.topk_kept > self.topk_chunk:
+            raise ValueError(f"topk_kept {self.topk_kept} is above topk_chunk {self.topk_chunk}")
         return self
 
 
@@ -151,18 +166,23 @@ class AggregationConfig(Section):
 
     prefix = "aggregation."
 
-    method: Literal["mean", "median", "trimmed_mean", "krum"] = "trimmed_mean"
-    """Rule that combines the contributions of a round."""
+    method: AggregationMethod = "trimmed_mean"
+    """Rule that combines the contributions of a round; `median` and `trimmed_mean` need
+    `diloco.codec` `int4`. Unset with `topk`: `geometric_median`."""
     krum_f: int = Field(default=0, ge=0, le=1024)
     """Hostile peers to bear at least; a quarter of the swarm's identities is borne anyway."""
-    krum_neighbours: Literal["n-f-2", "n-f-1"] = "n-f-2"
-    """Neighbours that count in Krum's score."""
+    krum_neighbours: KrumNeighbours = "n-f-2"
+    """Neighbours that count in the score of Krum and multi-Krum."""
     trimmed_mean_beta: float = Field(default=0.1, ge=0, lt=0.5)
     """Share of contributions to trim on each side at least."""
-    norm_scaling: Literal["none", "down", "both"] = "down"
-    """Whether long (or also short) contributions are scaled to the median norm."""
+    norm_scaling: NormScaling = "down"
+    """`down` shortens contributions above twice the median norm to that, `both` gives every one
+    the median norm, `clip` shortens the longest few to the next norm, `none` leaves them."""
     use_nnm: bool = True
     """Mix every contribution with its nearest neighbours before the rule."""
+    bucket_size: int = Field(default=1, ge=1, le=64)
+    """Contributions averaged at random before the rule, where it still bears enough then; 1 is
+    none."""
     cosine_threshold: float = Field(default=0.5, ge=0, le=1)
     """A contribution is left out whose median cosine to the others is below
     -(1 - threshold) times the set's median cosine."""

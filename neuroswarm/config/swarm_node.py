@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from pydantic import BaseModel, model_validator
 
 from neuroswarm.config.flat import FLAT_PATHS, FlatNames, fold_flat_names
+from neuroswarm.config.legality import check_pair, default_method
 from neuroswarm.config.pace import scale_inner_steps
 from neuroswarm.config.section import Section
 from neuroswarm.config.sections import (
@@ -52,8 +55,13 @@ class SwarmNodeConfig(FlatNames, Section):
 
     @classmethod
     def fold(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Move flat names into their sections."""
-        return fold_flat_names(values)
+        """Move flat names into their sections; choose the rule that a codec needs."""
+        return _choose_method(fold_flat_names(values))
+
+    @model_validator(mode="after")
+    def _check_pair(self) -> Self:
+        check_pair(self.diloco.codec, self.aggregation.method)
+        return self
 
     @classmethod
     def setting_names(cls) -> list[str]:
@@ -86,3 +94,19 @@ class SwarmNodeConfig(FlatNames, Section):
         return scale_inner_steps(
             diloco.inner_steps, diloco.inner_steps_min, diloco.inner_steps_max, num_peers
         )
+
+
+def _choose_method(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where a codec is set and no aggregation method: the codec's default method."""
+    codec = _given(values.get("diloco")).get("codec")
+    aggregation = _given(values.get("aggregation"))
+    if not isinstance(codec, str) or "method" in aggregation:
+        return values
+    return {**values, "aggregation": {**aggregation, "method": default_method(codec)}}
+
+
+def _given(section: object) -> Mapping[str, Any]:
+    """What was set of a section, in whichever form it was given."""
+    if isinstance(section, BaseModel):
+        return section.model_dump(exclude_unset=True)
+    return section if isinstance(section, Mapping) else {}

@@ -8,7 +8,8 @@ Law, after any history of inner steps, publications and moves:
     sum of inner progress = sum of own agreed c + (theta - x) + e
 
 with x the local parameters, theta the outer ones, e the residual, and for a publication
-d = theta - x at that time and c = Q(d + e), what the coded payload decodes to.
+d = theta - x at that time and c = Q((1 - b)(d + e)), what the coded payload decodes to, b the
+swarm's contribution momentum (0: c = Q(d + e)).
 
 Legend: N flattened parameters of a fragment.
 """
@@ -22,11 +23,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neuroswarm.codecs.lowbit import LowBit
-from neuroswarm.codecs.registry import Codec
+from neuroswarm.codecs.lowbit import KIND as INT4
+from neuroswarm.codecs.payload import Payload
+from neuroswarm.codecs.registry import Codec, payload_of
 from neuroswarm.diloco import applied
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import CheckpointCorrupt
+from neuroswarm.errors import CheckpointCorrupt, ConfigError
 from neuroswarm.values import NodeId
 
 MAX_PUBLICATIONS = 4
@@ -41,13 +43,13 @@ class Publication:
         id: Contribution id, 32 bytes.
         round: Round that it was published for.
         deltas: d of each fragment, float32, shape [N].
-        payloads: Q(d + e) of each fragment; c is what they decode to.
+        payloads: Q((1 - b)(d + e)) of each fragment, of any codec; c is what they decode to.
     """
 
     id: bytes
     round: int
     deltas: tuple[Tensor, ...]
-    payloads: tuple[LowBit, ...]
+    payloads: tuple[Payload, ...]
 
 
 class Ledger:
@@ -57,17 +59,35 @@ class Ledger:
     parameter, and the residual.
     """
 
-    def __init__(self, sizes: Sequence[int], codec: Codec) -> None:
+    def __init__(
+        self, sizes: Sequence[int], codec: Codec, *, contribution_momentum: float = 0.0
+    ) -> None:
         """Start with nothing published and no residual.
 
         Args:
             sizes: Parameters of each fragment.
             codec: The swarm's codec.
+            contribution_momentum: b, 0 to below 1.
         """
-        self._codec = codec
+        self.use_codec(codec, contribution_momentum=contribution_momentum)
         self._residual = tuple(torch.zeros(size, dtype=torch.float32) for size in sizes)
         self._publications: list[Publication] = []
         self._agreed: dict[bytes, bool] = {}
+
+    def use_codec(self, codec: Codec, *, contribution_momentum: float = 0.0) -> None:
+        """Code new publications like this from now on; what is remembered stays as it is.
+
+        Args:
+            codec: The swarm's codec.
+            contribution_momentum: b, 0 to below 1.
+
+        Raises:
+            ValueError: b is out of range.
+        """
+        if not 0 <= contribution_momentum < 1:
+            raise ValueError(f"contribution momentum: {contribution_momentum} (0 to below 1)")
+        self._codec = codec
+        self._momentum = contribution_momentum
 
     @property
     def residual(self) -> tuple[Tensor, ...]:
@@ -86,25 +106,36 @@ class Ledger:
     @torch.no_grad()
     def prepare(
         self, theta: Sequence[Tensor], local: Sequence[Tensor]
-    ) -> tuple[tuple[Tensor, ...], tuple[LowBit, ...]]:
+    ) -> tuple[tuple[Tensor, ...], tuple[Payload, ...]]:
         """The pseudo-gradient and its coded form, to be published; nothing is changed.
+
+        With momentum b only (1 - b) of d + e is coded: once agreed, the residual is
+        b (d + e) and the rounding, so that contributions are c_t = (1 - b) sum of
+        b^k d_(t - k), the momentum of past pseudo-gradients.
 
         Args:
             theta: Outer parameters of each fragment, float32, shape [N]; not written.
             local: Local parameters x, likewise.
 
         Returns:
-            d = theta - x and Q(d + e) of each fragment.
+            d = theta - x and Q((1 - b)(d + e)) of each fragment.
 
         Raises:
             ValueError: A local parameter is not finite, or sizes do not fit.
+
+        Source: Karimireddy, He, Jaggi 2021, arXiv:2012.10333, Algorithm 2 (momentum of each
+            worker before the aggregation). Differs: of pseudo-gradients, not gradients; the
+            buffer is the residual of the coding (docs/decisions/005).
         """
         deltas = []
         payloads = []
         for outer, own, left in zip(theta, local, self._residual, strict=True):
             delta = outer - own
             deltas.append(delta)
-            payloads.append(self._codec.encode(delta + left))
+            wanted = delta + left
+            if self._momentum > 0:
+                wanted *= 1.0 - self._momentum
+            payloads.append(self._codec.encode(wanted))
         return tuple(deltas), tuple(payloads)
 
     def remember(self, publication: Publication) -> None:
@@ -172,40 +203,48 @@ class Ledger:
             pairs = zip(publication.deltas, publication.payloads, strict=True)
             for k, (delta, payload) in enumerate(pairs):
                 tensors[f"publication.{i}.{k}.delta"] = delta
-                tensors[f"publication.{i}.{k}.codes"] = payload.codes
-                tensors[f"publication.{i}.{k}.scales"] = payload.scales
+                for name, tensor in payload.to_tensors().items():
+                    tensors[f"publication.{i}.{k}.{name}"] = tensor
             listed.append(
                 {
                     "id": publication.id.hex(),
                     "round": publication.round,
                     "is_agreed": self._agreed[publication.id],
+                    "codecs": [payload.kind for payload in publication.payloads],
                 }
             )
         return tensors, {"num_fragments": len(self._residual), "publications": listed}
 
     @classmethod
     def from_tensors(
-        cls, tensors: Mapping[str, Tensor], listed: Mapping[str, Any], codec: Codec
+        cls,
+        tensors: Mapping[str, Tensor],
+        listed: Mapping[str, Any],
+        codec: Codec,
+        *,
+        contribution_momentum: float = 0.0,
     ) -> Ledger:
         """The ledger that `to_tensors` described, exactly.
 
         Args:
             tensors: As written; taken over, not copied.
             listed: As written.
-            codec: The swarm's codec.
+            codec: The swarm's codec; what was published with another is read all the same.
+            contribution_momentum: b, 0 to below 1.
 
         Raises:
             CheckpointCorrupt: Something is missing or does not fit.
         """
         try:
             residual = [tensors[f"residual.{k}"] for k in range(int(listed["num_fragments"]))]
-            ledger = cls([left.numel() for left in residual], codec)
+            sizes = [left.numel() for left in residual]
+            ledger = cls(sizes, codec, contribution_momentum=contribution_momentum)
             ledger._residual = tuple(residual)
             for i, entry in enumerate(listed["publications"]):
                 publication = _read_publication(tensors, entry, i, len(residual))
                 ledger.remember(publication)
                 ledger._agreed[publication.id] = bool(entry["is_agreed"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, ConfigError) as error:
             raise CheckpointCorrupt(f"ledger cannot be read: {error}") from error
         return ledger
 
@@ -229,13 +268,18 @@ def _read_publication(
 ) -> Publication:
     deltas = []
     payloads = []
+    # Checkpoints of version 0.1.0 do not name the codec.
+    kinds = entry.get("codecs", [INT4] * num_fragments)
     for k in range(num_fragments):
         prefix = f"publication.{index}.{k}."
         delta = tensors[prefix + "delta"]
+        named = {
+            name.removeprefix(prefix): tensor
+            for name, tensor in tensors.items()
+            if name.startswith(prefix)
+        }
         deltas.append(delta)
-        payloads.append(
-            LowBit(tensors[prefix + "codes"], tensors[prefix + "scales"], delta.numel())
-        )
+        payloads.append(payload_of(kinds[k], named, delta.numel()))
     return Publication(
         bytes.fromhex(entry["id"]), int(entry["round"]), tuple(deltas), tuple(payloads)
     )

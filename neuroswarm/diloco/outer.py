@@ -19,7 +19,8 @@ from neuroswarm.aggregation import exact
 from neuroswarm.aggregation.rule import aggregate
 from neuroswarm.aggregation.screening import screen
 from neuroswarm.aggregation.tolerance import Tolerance, choose_rule, max_byzantine
-from neuroswarm.codecs.lowbit import LowBit
+from neuroswarm.codecs.payload import Payload
+from neuroswarm.codecs.registry import codec_of
 from neuroswarm.diloco import applied
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.schedule import OuterHyperparameters, outer_hyperparameters
@@ -41,7 +42,7 @@ class AgreedContribution:
     id: bytes
     inner_steps: int
     tokens: int
-    payloads: tuple[LowBit, ...]
+    payloads: tuple[Payload, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +203,7 @@ def _name_twice(agreed: Sequence[AgreedContribution], twice: frozenset[NodeId]) 
 
 
 def _check(state: OuterState, ordered: Sequence[AgreedContribution]) -> None:
+    codec = codec_of(state.rules)
     for contribution in ordered:
         if len(contribution.payloads) != len(state.fragments):
             raise ValueError(
@@ -209,10 +211,9 @@ def _check(state: OuterState, ordered: Sequence[AgreedContribution]) -> None:
                 f"(needs {len(state.fragments)})"
             )
         for fragment, payload in zip(state.fragments, contribution.payloads, strict=True):
-            form = (payload.num_params, payload.block)
-            if form != (fragment.num_params, state.rules.codec_block):
+            if not codec.fits(payload, fragment.num_params):
                 raise ValueError(
-                    f"contribution of {contribution.node_id}: payload of {form[0]} parameters in "
-                    f"blocks of {form[1]} for fragment {fragment.name} of {fragment.num_params} "
-                    f"in blocks of {state.rules.codec_block}"
+                    f"contribution of {contribution.node_id}: {payload.kind} payload of "
+                    f"{payload.num_params} parameters in blocks of {payload.block} for fragment "
+                    f"{fragment.name} of {fragment.num_params}, coded by {codec}"
                 )

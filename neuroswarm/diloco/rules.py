@@ -7,28 +7,39 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Literal, Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from neuroswarm.codecs.lowbit import MAX_BLOCK
-from neuroswarm.errors import SchemaMismatch
+from neuroswarm.codecs.sparse import MAX_CHUNK, MIN_CHUNK
+from neuroswarm.config.legality import (
+    AggregationMethod,
+    CodecName,
+    KrumNeighbours,
+    NormScaling,
+    check_pair,
+    default_method,
+)
+from neuroswarm.errors import ConfigError, SchemaMismatch
 from neuroswarm.wire import limits
-
-AggregationMethod = Literal["mean", "median", "trimmed_mean", "krum"]
-NormScaling = Literal["none", "down", "both"]
-KrumNeighbours = Literal["n-f-2", "n-f-1"]
 
 
 class Rules(BaseModel):
-    """The swarm's rules. Frozen; an unknown name is an error."""
+    """The swarm's rules. Frozen; an unknown name is an error.
+
+    Raises:
+        ValidationError: A value is out of range.
+        ConfigError: The aggregation method cannot follow the codec.
+    """
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
     aggregation_method: AggregationMethod = "trimmed_mean"
-    """How contributions are joined."""
+    """How contributions are joined. Unset with a codec that it cannot follow: that codec's
+    default."""
     krum_f: int = Field(default=0, ge=0, le=1024)
     """Least number of arbitrary contributions to withstand, whatever the size of the swarm."""
     krum_neighbours: KrumNeighbours = "n-f-2"
@@ -37,18 +48,27 @@ class Rules(BaseModel):
     """Least share of a round's contributions to trim at each side."""
     norm_scaling: NormScaling = "down"
     """`down` shortens contributions above twice the lower-median norm to that; `both` gives
-    every contribution the lower-median norm; `none` leaves them."""
+    every contribution the lower-median norm; `clip` shortens the longest ones to the next norm,
+    as many as f asks for; `none` leaves them."""
     use_nnm: bool = True
     """Replace each contribution by the mean of its nearest neighbours before the rule."""
+    bucket_size: int = Field(default=1, ge=1, le=64)
+    """Contributions averaged at random before the rule; fewer where it could not bear f then."""
     cosine_threshold: float = Field(default=0.5, ge=0, le=1)
     """A contribution is rejected whose median cosine to the others is below
     -(1 - threshold) times the set's median cosine."""
     magnitude_ratio_threshold: float = Field(default=10.0, ge=1, le=1e9)
     """A contribution longer than this many lower-median norms is rejected."""
-    codec: Literal["int4"] = "int4"
+    codec: CodecName = "int4"
     """How pseudo-gradients are coded."""
     codec_block: int = Field(default=256, ge=2, le=MAX_BLOCK, multiple_of=2)
-    """Values that share a scale."""
+    """Values that share a scale in `int4`."""
+    topk_chunk: int = Field(default=4096, ge=MIN_CHUNK, le=MAX_CHUNK)
+    """Values that share a scale in `topk`."""
+    topk_kept: int = Field(default=64, ge=1, le=MAX_CHUNK)
+    """Values kept of a chunk in `topk`."""
+    contribution_momentum: float = Field(default=0.0, ge=0, le=0.95)
+    """Momentum of each peer's contributions, kept in its coding residual."""
     outer_lr: float = Field(default=0.7, gt=0, le=10)
     """Outer learning rate when `auto_scale` is off."""
     outer_momentum: float = Field(default=0.9, ge=0, lt=1)
@@ -61,6 +81,20 @@ class Rules(BaseModel):
     """Fewest inner steps of a round."""
     inner_steps_max: int = Field(default=1000, ge=1, le=1_000_000)
     """Most inner steps of a round."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_method(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "codec" in values and "aggregation_method" not in values:
+            return {**values, "aggregation_method": default_method(values["codec"])}
+        return values
+
+    @model_validator(mode="after")
+    def _check_pair(self) -> Self:
+        check_pair(self.codec, self.aggregation_method)
+        if self.topk_kept > self.topk_chunk:
+            raise ValueError(f"topk_kept is above topk_chunk: {self.topk_kept} > {self.topk_chunk}")
+        return self
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -91,6 +125,8 @@ class Rules(BaseModel):
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             raise SchemaMismatch(f"rules cannot be read: {where} {first['msg']}") from error
+        except ConfigError as error:
+            raise SchemaMismatch(f"rules cannot be read: {error}") from error
         if rules.to_bytes() != data:
             raise SchemaMismatch("rules are not in canonical form")
         return rules

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from neuroswarm.clock import Clock
-from neuroswarm.codecs.lowbit import LowBit
+from neuroswarm.codecs.payload import Payload
 from neuroswarm.diloco.outer import AgreedContribution
 from neuroswarm.errors import PeerError, PeerUnreachable, SchemaMismatch
 from neuroswarm.gossip.asking import Asker
@@ -53,7 +53,7 @@ class Holdings:
         self._crowd = crowd
         self._replica = replica
         self._clock = clock
-        self._decoded: dict[bytes, tuple[LowBit, ...]] = {}
+        self._decoded: dict[bytes, tuple[Payload, ...]] = {}
         self._pulling: dict[bytes, asyncio.Event] = {}
         self._took_s: deque[float] = deque(maxlen=_NUM_TIMED)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from neuroswarm.checkpoint.transfer import Shape
-from neuroswarm.codecs.registry import get_codec
+from neuroswarm.codecs.registry import codec_of
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import ProtocolViolation, SchemaMismatch
 from neuroswarm.gossip.archive import Archive
@@ -259,7 +259,7 @@ class Intake:
         rules = state.rules
         if header.codec != rules.codec:
             raise SchemaMismatch(f"codec {header.codec!r} (the swarm's is {rules.codec!r})")
-        codec = get_codec(rules.codec, rules.codec_block)
+        codec = codec_of(rules)
         sizes = [codec.packed_size(num_params) for _, num_params in self._cohort.shape]
         found = [(part.fragment, part.payload_bytes) for part in header.fragments]
         if found != list(enumerate(sizes)):

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from neuroswarm.checkpoint.snapshot import Snapshot
-from neuroswarm.codecs.lowbit import LowBit
-from neuroswarm.codecs.registry import Codec, get_codec
+from neuroswarm.codecs.payload import Payload
+from neuroswarm.codecs.registry import Codec, codec_of
 from neuroswarm.diloco.ledger import Ledger, Publication
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import RoundError, SchemaMismatch
@@ -36,7 +36,7 @@ class Draft:
     """A contribution that is coded but not signed yet."""
 
     deltas: tuple[Tensor, ...]
-    payloads: tuple[LowBit, ...]
+    payloads: tuple[Payload, ...]
     parts: tuple[FragmentPayload, ...]
     data: bytes
     """Coded bytes of all fragments in order."""
@@ -92,13 +92,17 @@ class Replica:
     @property
     def codec(self) -> Codec:
         """The swarm's codec."""
-        return get_codec(self.state.rules.codec, self.state.rules.codec_block)
+        return codec_of(self.state.rules)
 
     async def adopt(self, state: OuterState) -> None:
         """Take a first outer state: the local parameters start from it."""
         await asyncio.to_thread(lambda: state.digest)
         self._states.appendleft(state)
-        self._ledger = Ledger([f.num_params for f in state.fragments], self.codec)
+        self._ledger = Ledger(
+            [f.num_params for f in state.fragments],
+            self.codec,
+            contribution_momentum=state.rules.contribution_momentum,
+        )
         await self._compute.run(self._trainer.load, state.params)
 
     async def restore(self, snapshot: Snapshot) -> None:
@@ -106,7 +110,12 @@ class Replica:
         await asyncio.to_thread(lambda: snapshot.outer.digest)
         self._states.appendleft(snapshot.outer)
         tensors, listed = snapshot.ledger
-        self._ledger = Ledger.from_tensors(tensors, listed, self.codec)
+        self._ledger = Ledger.from_tensors(
+            tensors,
+            listed,
+            self.codec,
+            contribution_momentum=snapshot.outer.rules.contribution_momentum,
+        )
 
         def restore_inner() -> None:
             self._trainer.load(snapshot.local)
@@ -142,7 +151,7 @@ class Replica:
         )
         return Draft(deltas, payloads, parts, b"".join(pieces), progress)
 
-    def _lie(self, tamper: Tamper, local: Sequence[Tensor]) -> tuple[LowBit, ...]:
+    def _lie(self, tamper: Tamper, local: Sequence[Tensor]) -> tuple[Payload, ...]:
         """What a hostile node publishes; its own books stay true, so that it goes on training."""
         outer = self.state.params
         lies = tamper(outer, local)
@@ -154,7 +163,7 @@ class Replica:
             Publication(contribution, self.state.round, draft.deltas, draft.payloads)
         )
 
-    def unpack(self, header: Contribution, data: bytes) -> tuple[LowBit, ...]:
+    def unpack(self, header: Contribution, data: bytes) -> tuple[Payload, ...]:
         """Read a checked payload; SchemaMismatch if its codes are malformed.
 
         Threads: a worker thread; takes a pass over the bytes.
@@ -178,6 +187,7 @@ class Replica:
         def shift() -> None:
             self._trainer.shift(self._books.move(self.state, new, self._me))
             self._states.appendleft(new)
+            self._books.use_codec(self.codec, contribution_momentum=new.rules.contribution_momentum)
 
         await self._compute.run(shift)
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuroswarm.codecs.registry import get_codec
+from neuroswarm.codecs.registry import Int4
 from neuroswarm.diloco import applied
 from neuroswarm.diloco.applied import Applied
 from neuroswarm.diloco.ledger import Ledger, Publication
@@ -33,7 +33,7 @@ class History:
     """One peer, what it really did, and every outer state that it could go back to."""
 
     source: torch.Generator
-    ledger: Ledger = field(default_factory=lambda: Ledger(SIZES, get_codec("int4", BLOCK)))
+    ledger: Ledger = field(default_factory=lambda: Ledger(SIZES, Int4(BLOCK)))
     published: dict[bytes, Publication] = field(default_factory=dict)
     final: dict[bytes, bool] = field(default_factory=dict)
     """Verdicts on publications that the ledger has let go."""
@@ -136,5 +136,5 @@ def test_no_progress_is_lost_or_counted_twice(seed: int, events: list[tuple]):
             history.go(base, agreed_in(history, base, names, 1), 1)
         else:
             tensors, listed = history.ledger.to_tensors()
-            history.ledger = Ledger.from_tensors(tensors, listed, get_codec("int4", BLOCK))
+            history.ledger = Ledger.from_tensors(tensors, listed, Int4(BLOCK))
         history.check()

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from neuroswarm.aggregation.coordinate import median, trimmed_mean
-from neuroswarm.aggregation.exact import CHUNK_BLOCKS, gram, gram_of_rows
+from neuroswarm.aggregation.exact import CHUNK_CODES, gram, gram_of_rows
 from neuroswarm.aggregation.krum import krum_choice
 from neuroswarm.aggregation.preparation import (
     lower_median,
@@ -33,7 +33,7 @@ def honest(num_peers: int, num_params: int = 700, seed: int = 0) -> torch.Tensor
     )
 
 
-@pytest.mark.parametrize("num_params", [5, BLOCK * CHUNK_BLOCKS, BLOCK * CHUNK_BLOCKS * 3 + 7])
+@pytest.mark.parametrize("num_params", [5, CHUNK_CODES, CHUNK_CODES * 3 + 7])
 def test_the_gram_matrix_is_that_of_the_decoded_rows(num_params: int):
     payloads = payloads_of(honest(6, num_params))
     found = gram(payloads)

@@ -13,7 +13,7 @@ from torch import Tensor
 from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.checkpoint.store import MANIFEST, REASON, TENSORS, CheckpointStore
 from neuroswarm.clock import SystemClock
-from neuroswarm.codecs.registry import get_codec
+from neuroswarm.codecs.registry import Int4
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.diloco.ledger import Ledger, Publication
@@ -26,7 +26,7 @@ from neuroswarm.training.trainer import Trainer
 from neuroswarm.values import NodeId
 
 ME = NodeId(b"m" * 20)
-CODEC = get_codec("int4", 256)
+CODEC = Int4(256)
 CONFIG = TrainingConfig(lr=1e-2, warmup_steps=3, batch_size=2, context=8, dim=16, num_heads=2)
 
 

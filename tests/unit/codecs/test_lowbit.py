@@ -13,7 +13,8 @@ from neuroswarm.codecs.lowbit import (
     packed_size,
     unpack,
 )
-from neuroswarm.codecs.registry import CODEC_NAMES, get_codec
+from neuroswarm.codecs.registry import CODEC_NAMES, Int4, codec_of, payload_of
+from neuroswarm.diloco.rules import Rules
 from neuroswarm.errors import ConfigError, SchemaMismatch
 
 BLOCK = 16
@@ -123,19 +124,34 @@ def test_an_illegal_scale_is_refused(scale: float):
 
 
 def test_the_registry_gives_the_same_bytes_as_the_codec():
-    codec = get_codec("int4", BLOCK)
+    codec = Int4(BLOCK)
     values = seeded(50)
     payload = codec.encode(values)
     data = codec.pack(payload)
     assert data == pack(encode_int4(values, BLOCK))
     assert len(data) == codec.packed_size(50)
     assert torch.equal(codec.unpack(data, 50).decode(), payload.decode())
-    assert CODEC_NAMES == ("int4",)
+    assert codec.fits(payload, 50)
+    assert not codec.fits(payload, 51)
+    assert not Int4(BLOCK * 2).fits(payload, 50)
+    assert (codec.name, payload.kind) == ("int4", "int4")
+    assert CODEC_NAMES == ("int4", "topk")
 
 
 def test_an_unknown_codec_is_an_error_that_names_the_known():
-    with pytest.raises(ConfigError, match="int4"):
-        get_codec("int5")
+    with pytest.raises(ConfigError, match="int4, topk"):
+        codec_of(Rules.model_construct(codec="int5"))
+    with pytest.raises(ConfigError, match="int4, topk"):
+        payload_of("int5", {}, 1)
+
+
+def test_a_payload_comes_back_from_its_tensors_whatever_the_block():
+    payload = encode_int4(seeded(50), BLOCK)
+    again = Int4(64).from_tensors(payload.to_tensors(), 50)
+    assert pack(again) == pack(payload)
+    for wrong in (49 - BLOCK, 80):
+        with pytest.raises(ValueError, match="fit"):
+            Int4(64).from_tensors(payload.to_tensors(), wrong)
 
 
 def test_payloads_are_frozen():

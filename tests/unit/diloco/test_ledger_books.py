@@ -4,12 +4,12 @@ import pytest
 import torch
 from swarm_of_values import BLOCK, SIZES, node, start
 
-from neuroswarm.codecs.registry import get_codec
+from neuroswarm.codecs.registry import Int4
 from neuroswarm.diloco.ledger import Ledger, Publication
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointCorrupt
 
-CODEC = get_codec("int4", BLOCK)
+CODEC = Int4(BLOCK)
 ME = node(1)
 
 

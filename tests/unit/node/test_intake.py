@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from neuroswarm.codecs.registry import get_codec
+from neuroswarm.codecs.registry import codec_of
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
@@ -38,7 +38,7 @@ from neuroswarm.wire.signed import Kind, Signed
 
 RULES = Rules(codec_block=16)
 SHAPE = (("body", 40), ("head", 8))
-CODEC = get_codec(RULES.codec, RULES.codec_block)
+CODEC = codec_of(RULES)
 PAYLOADS = tuple(bytes(CODEC.packed_size(num_params)) for _, num_params in SHAPE)
 GENESIS = genesis(RULES, ARCHITECTURE, [(name, torch.zeros(size)) for name, size in SHAPE])
 ME, SENDER = Speaker("me"), NodeId(b"s" * 20)
