@@ -45,8 +45,11 @@ class NetworkConfig(Section):
     """Answer status, peers and metrics to callers from other machines too."""
     token_file: Path | None = None
     """File that holds the swarm token. Unset: the token comes from elsewhere, or none is used."""
-    max_concurrent_rpcs: int = Field(default=64, ge=1)
+    max_concurrent_rpcs: int = Field(default=256, ge=1)
     """gRPC calls served at once; more are refused."""
+    max_peers_per_address: int | None = Field(default=None, ge=1)
+    """Peers taken from one IPv4 address or IPv6 /64. Unset: 16 in a swarm without a token, which
+    limits many nodes on one machine too; no limit with a token."""
 
     @field_validator("trackers", mode="before")
     @classmethod
@@ -205,6 +208,8 @@ class RoundConfig(Section):
     """Seconds between enough heard ballots and closing too."""
     collect_deadline_s: float = Field(default=60.0, gt=0)
     """Longest wait after publishing for the contributions of live peers."""
+    seal_deadline_s: float = Field(default=2.0, gt=0)
+    """Longest wait for the seals of two thirds of the peers before payloads are given out."""
     settle_s: float = Field(default=0.5, ge=0)
     """Seconds after closing before the ballots are counted; less on fast links."""
     min_settle_s: float = Field(default=0.05, ge=0)
@@ -213,6 +218,9 @@ class RoundConfig(Section):
     """Longest wait for missing ballots after closing."""
     confirm_deadline_s: float = Field(default=1.5, gt=0)
     """Longest wait for equal confirms after the ballots."""
+    mute_after_s: float = Field(default=30.0, gt=0)
+    """Seconds that a round waits, once this node is ready, for peers that have said nothing in
+    it nor in the two before; then it goes on without them."""
     patience_s: float = Field(default=1.0, ge=0)
     """Seconds behind a peer, or apart from it, before asking it how the round ended."""
     pull_timeout_s: float = Field(default=30.0, gt=0)

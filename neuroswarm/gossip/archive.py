@@ -30,15 +30,24 @@ class Archive:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._entries: dict[bytes, Entry] = {}
+        self._withheld: set[bytes] = set()
 
     def get(self, contribution: bytes) -> Entry | None:
         """The contribution with that id, if it is remembered."""
         return self._entries.get(contribution)
 
     def payload(self, contribution: bytes) -> bytes | None:
-        """Its payload, if it is held whole."""
+        """Its payload, if it is held whole and may be given out."""
         entry = self._entries.get(contribution)
-        return None if entry is None else entry.payload
+        return None if entry is None or contribution in self._withheld else entry.payload
+
+    def withhold(self, contribution: bytes) -> None:
+        """Give its payload to nobody before `reveal`: others could still answer it."""
+        self._withheld.add(contribution)
+
+    def reveal(self) -> None:
+        """Give out what was withheld."""
+        self._withheld.clear()
 
     def add_header(self, signed: Signed, header: Contribution) -> Entry:
         """Remember a verified header; returns its entry."""
@@ -69,4 +78,5 @@ class Archive:
 
     def _drop(self, contribution: bytes) -> None:
         entry = self._entries.pop(contribution)
+        self._withheld.discard(contribution)
         self._bytes -= len(entry.payload or b"")

@@ -116,9 +116,10 @@ class GossipService(Service):
 
     async def _on_push(self, caller: NodeId, data: bytes) -> bytes:
         request = decode_push(data)
-        payloads = {inline.contribution: inline.data for inline in request.inline}
         for relayed in request.messages:
-            self._guard(caller, self._take, relayed, payloads)
+            self._guard(caller, self._take, relayed)
+        for inline in request.inline:
+            self._guard(caller, self._take_inline, inline)
         for proof in request.proofs:
             self._guard(caller, self._take_proof, proof)
         return gossip_pb2.PushReply().SerializeToString()
@@ -131,9 +132,7 @@ class GossipService(Service):
             self.counters["refused"] += 1
             logger.debug("refused from %s: %s", caller, error)
 
-    def _take(
-        self, caller: NodeId, relayed: envelope_pb2.Relayed, payloads: dict[bytes, bytes]
-    ) -> None:
+    def _take(self, caller: NodeId, relayed: envelope_pb2.Relayed) -> None:
         statement_id = peek_id(relayed.message)
         if statement_id in self._seen:
             self.counters["duplicates"] += 1
@@ -142,17 +141,17 @@ class GossipService(Service):
         statement = statements.decode(signed)
         self._seen.add(statement_id)
         self.counters["received"] += 1
-        payload = payloads.get(statement_id)
         is_worth_relaying = self._listener.on_statement(signed, statement, caller)
         if isinstance(is_worth_relaying, Proof):
             self.spread_proof(is_worth_relaying, avoid={caller})
             return
-        if payload is not None:
-            self._listener.on_inline(statement_id, payload)
         hops = hops_after(relayed.hops_left)
         if is_worth_relaying and hops is not None:
             self.counters["relayed"] += 1
             self._post(Parcel(signed, hops), avoid={caller, signed.signer})
+
+    def _take_inline(self, _caller: NodeId, inline: gossip_pb2.InlinePayload) -> None:
+        self._listener.on_inline(inline.contribution, inline.data)
 
     def _take_proof(self, caller: NodeId, message: gossip_pb2.EquivocationProof) -> None:
         key = peek_id(message.first) + peek_id(message.second)

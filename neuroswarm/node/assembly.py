@@ -21,6 +21,7 @@ from neuroswarm.gossip.serving import RoundsServer
 from neuroswarm.heartbeat.service import HeartbeatService
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.sealing import Sealer
+from neuroswarm.membership.address_quota import choose_quota
 from neuroswarm.membership.door import Door
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
@@ -81,11 +82,16 @@ def assemble_membership(
     sealer: Sealer,
     describe: Callable[[], Heartbeat],
     incarnation: int,
+    is_open: bool,
     hints: tuple[Endpoint, ...],
     clock: Clock,
 ) -> Membership:
     """The parts that know the peers."""
-    peers = PeerTable(key.node_id, config.heartbeat.interval_s)
+    peers = PeerTable(
+        key.node_id,
+        config.heartbeat.interval_s,
+        max_per_address=choose_quota(config.network.max_peers_per_address, is_open=is_open),
+    )
     door = Door(peers)
     carriers.rpc.guard(lambda caller, num_bytes: door.admit(caller, num_bytes, clock.monotonic()))
     record = OwnRecord(key, describe, incarnation=incarnation)

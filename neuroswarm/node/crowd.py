@@ -11,6 +11,7 @@ from neuroswarm.clock import Clock
 from neuroswarm.diloco import applied
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.node.voices import Voices
 from neuroswarm.rounds.electorate import Electorate
 from neuroswarm.rounds.history import History
 from neuroswarm.rounds.positions import Positions, Standing
@@ -23,10 +24,13 @@ MAX_ROUNDS_BEHIND = 2
 class Crowd:
     """Live peers with the same swarm id."""
 
-    def __init__(self, peers: PeerTable, swarm_id: bytes, clock: Clock) -> None:
+    def __init__(
+        self, peers: PeerTable, swarm_id: bytes, clock: Clock, *, mute_after_s: float
+    ) -> None:
         self.me = peers.me
         self.swarm_id = swarm_id
         self.positions = Positions()
+        self.voices = Voices(mute_after_s)
         self._peers = peers
         self._clock = clock
 
@@ -58,21 +62,30 @@ class Crowd:
 
     def update_positions(self) -> None:
         """Take over the positions of the newest heartbeats."""
-        for peer in self.live():
+        live = self.live()
+        self.voices.forget_all_but(peer.node_id for peer in live)
+        for peer in live:
             beat = peer.heartbeat
             self.positions.note_heartbeat(peer.node_id, beat.sequence, beat.round, beat.digest)
 
     def electorate(
-        self, history: History, state: OuterState, *, with_me: bool, silent: frozenset[NodeId]
+        self,
+        history: History,
+        state: OuterState,
+        *,
+        with_me: bool,
+        silent: frozenset[NodeId],
+        steps_wanted: int,
     ) -> Electorate:
         """Who counts in the round on `state`.
 
-        Live training peers of this lineage that are at most `MAX_ROUNDS_BEHIND` rounds behind,
-        and this node if it trains.
+        Live training peers of this lineage that are at most `MAX_ROUNDS_BEHIND` rounds behind
+        and not mute, and this node if it trains.
         """
-        voters = {self.me} if with_me else set()
-        for peer in self._peers.training(self._clock.monotonic(), self.swarm_id):
-            if self._takes_part(peer.node_id, history):
+        voters, now = {self.me} if with_me else set(), self._clock.monotonic()
+        for peer in self._peers.training(now, self.swarm_id):
+            is_mute = self.voices.is_mute(peer, state.round, steps_wanted, now)
+            if not is_mute and self._takes_part(peer.node_id, history):
                 voters.add(peer.node_id)
         recent = applied.identities(state.applied, state.round)
         return Electorate(frozenset(voters), silent & voters, len(recent))

@@ -27,11 +27,13 @@ from neuroswarm.node.intake import Intake
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.voice import Voice
 from neuroswarm.rounds import statements
-from neuroswarm.rounds.agreement import Action, Instant, Phase, Round
+from neuroswarm.rounds.agreement import Round
 from neuroswarm.rounds.electorate import Electorate
 from neuroswarm.rounds.history import History
+from neuroswarm.rounds.phases import Action, Instant, Phase
 from neuroswarm.service import Service
 from neuroswarm.values import NodeId, PeerAddress
+from neuroswarm.wire import limits
 from neuroswarm.wire.messages import Ballot, Confirm, Contribution
 from neuroswarm.wire.signed import Kind, Signed
 
@@ -45,6 +47,9 @@ MAX_INQUIRIES = 8
 
 INQUIRY_PAUSE = 5.0
 """Pause before the same peer is asked again, in multiples of the patience with it."""
+
+INLINE_WAIT_S = 0.1
+"""Time for a small payload, which its author pushes, before it is pulled."""
 
 RETRY_S = 0.5
 """Pause before a decided set that could not be had is tried again."""
@@ -101,6 +106,8 @@ class RoundDriver(Service):
         self._asking: set[NodeId] = set()
         self._silent: frozenset[NodeId] = frozenset()
         self._round: Round | None = None
+        self._wanted: dict[bytes, NodeId] = {}
+        """Who has the payloads that are to be pulled once they are revealed."""
         self._electorate = Electorate(frozenset())
         self._met: frozenset[NodeId] = frozenset()
 
@@ -119,9 +126,17 @@ class RoundDriver(Service):
         self._changed.set()
 
     def want(self, contribution: bytes, holder: NodeId) -> None:
-        """Pull a contribution's payload in the background and hold it in the round."""
-        if self._round is not None:
+        """Pull a contribution's payload in the background and hold it in the round.
+
+        Before payloads are revealed there is nothing to pull, unless it came already.
+        """
+        if self._round is None:
+            return
+        entry = self._parts.intake.archive.get(contribution)
+        if self._round.is_revealed or (entry is not None and entry.payload is not None):
             self._spawn(self._fetch(self._round, contribution, holder))
+        else:
+            self._wanted[contribution] = holder
 
     async def _open(self, stack: AsyncExitStack) -> None:
         state = self._parts.replica.state
@@ -145,6 +160,7 @@ class RoundDriver(Service):
         parts, state = self._parts, self._parts.replica.state
         assert parts.intake.history is not None, "_open sets it"
         said = await parts.voice.begin(state.round, state.digest)
+        self._wanted = {}
         self._round = current = Round(
             parts.crowd.me,
             started_at=self._clock.monotonic(),
@@ -171,7 +187,7 @@ class RoundDriver(Service):
                 # if it is agreed, the outer state brings it back.
                 await parts.holdings.keep_own(before.signed, statement, before.payload)
                 current.published(before.signed.id, self._clock.monotonic())
-                parts.voice.spread_contribution(before.signed, before.payload)
+                parts.voice.spread_contribution(before.signed)
 
     async def _take_part(self, current: Round) -> Offer | None:
         """Drive the round until it is decided (None) or there is somewhere else to go."""
@@ -193,8 +209,13 @@ class RoundDriver(Service):
         parts, state = self._parts, self._parts.replica.state
         history = parts.intake.history
         assert history is not None, "_open sets it"
+        wanted_before = get_inner_steps(state.rules, len(self._electorate.live))
         self._electorate = parts.crowd.electorate(
-            history, state, with_me=self._is_voting(), silent=self._silent
+            history,
+            state,
+            with_me=self._is_voting(),
+            silent=self._silent,
+            steps_wanted=wanted_before,
         )
         return Instant(
             now=self._clock.monotonic(),
@@ -224,6 +245,10 @@ class RoundDriver(Service):
                 parts.voice.say_ready(parts.replica.inner_steps)
             case Action.PUBLISH:
                 await self._publish_or_skip(current)
+            case Action.SEND_SEAL:
+                parts.voice.say_seal()
+            case Action.REVEAL:
+                self._reveal(current)
             case Action.SEND_BALLOT:
                 self._note_own(await parts.voice.say_ballot(current.ballot))
             case Action.SEND_CONFIRM:
@@ -259,9 +284,17 @@ class RoundDriver(Service):
         parts.replica.remember(signed.id, draft)
         await parts.holdings.keep_own(signed, header, draft.data)
         current.published(signed.id, self._clock.monotonic())
-        parts.voice.spread_contribution(signed, draft.data)
+        parts.voice.spread_contribution(signed)
         self._observer.on_published(state.round, signed.id)
         return None
+
+    def _reveal(self, current: Round) -> None:
+        """Give out this node's payload, and pull those of the others."""
+        self._parts.intake.archive.reveal()
+        self._parts.voice.reveal()
+        wanted, self._wanted = self._wanted, {}
+        for contribution, holder in wanted.items():
+            self._spawn(self._fetch(current, contribution, holder))
 
     def _skip(self, current: Round) -> None:
         self._parts.voice.say_skip(self._parts.replica.inner_steps)
@@ -275,6 +308,8 @@ class RoundDriver(Service):
         entry = self._parts.intake.archive.get(contribution)
         if entry is None:
             return
+        if entry.payload is None and entry.header.payload_bytes <= limits.MAX_INLINE_BYTES:
+            await self._clock.sleep(INLINE_WAIT_S)  # it is most likely on its way
         holding = await self._parts.holdings.hold(
             contribution,
             holder,

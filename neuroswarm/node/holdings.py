@@ -28,6 +28,10 @@ from neuroswarm.wire.signed import Signed
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
+QUICK_RETRY_S = 0.1
+NUM_QUICK_TRIES = 4
+"""Tries with the signer and the sender of the header alone: others reveal a moment later."""
+
 _NUM_TIMED = 15
 """Pulls whose median says how long a payload takes, so that a few slow peers do not."""
 
@@ -63,8 +67,9 @@ class Holdings:
         return sorted(self._took_s)[(len(self._took_s) - 1) // 2] if self._took_s else 0.0
 
     async def keep_own(self, signed: Signed, header: Contribution, payload: bytes) -> None:
-        """Hold this node's own contribution."""
+        """Hold this node's own contribution; nobody gets its payload before it is revealed."""
         self._intake.archive.add_header(signed, header)
+        self._intake.archive.withhold(signed.id)
         self._intake.archive.add_payload(signed.id, payload)
         self._decoded[signed.id] = await run_beside(self._replica.unpack, header, payload)
 
@@ -81,15 +86,18 @@ class Holdings:
         self, contribution: bytes, holder: NodeId, *, is_wanted: Callable[[], bool]
     ) -> Holding:
         """Pull and decode a contribution whose header is known, while it is wanted."""
+        num_tries = 0
         while is_wanted():
+            is_quick = num_tries < NUM_QUICK_TRIES
+            num_tries += 1
             try:
-                await self._obtain(contribution, holder)
+                await self._obtain(contribution, holder, is_quick=is_quick)
             except SchemaMismatch as error:
                 logger.warning("contribution %s refused: %s", short(contribution), error)
                 return Holding.MALFORMED
             except PeerError as error:
                 logger.debug("contribution %s not held yet: %s", short(contribution), error)
-                await self._clock.sleep(RETRY_S)
+                await self._clock.sleep(QUICK_RETRY_S if is_quick else RETRY_S)
             else:
                 return Holding.HELD
         return Holding.GIVEN_UP
@@ -147,7 +155,7 @@ class Holdings:
             self._intake.check_header(header, self._replica.state)
             self._intake.archive.add_header(signed, header)
 
-    async def _obtain(self, contribution: bytes, *holders: NodeId) -> None:
+    async def _obtain(self, contribution: bytes, *holders: NodeId, is_quick: bool = False) -> None:
         if contribution in self._decoded:
             return
         pulled = self._pulling.get(contribution)
@@ -157,12 +165,14 @@ class Holdings:
                 return
         self._pulling[contribution] = done = asyncio.Event()
         try:
-            await self._pull(contribution, *holders)
+            await self._pull(contribution, holders, is_quick=is_quick)
         finally:
             done.set()
             self._pulling.pop(contribution, None)
 
-    async def _pull(self, contribution: bytes, *holders: NodeId) -> None:
+    async def _pull(
+        self, contribution: bytes, holders: tuple[NodeId, ...], *, is_quick: bool
+    ) -> None:
         archive = self._intake.archive
         entry = archive.get(contribution)
         if entry is None:
@@ -170,6 +180,7 @@ class Holdings:
         payload, started_at = entry.payload, self._clock.monotonic()
         if payload is None:
             sources = self._crowd.sources(entry.signed.signer, *holders)
+            sources = sources[: 1 + len(holders)] if is_quick else sources
             payload = await self._asker.payload(contribution, entry.header, sources)
             archive.add_header(entry.signed, entry.header)
             archive.add_payload(contribution, payload)

@@ -94,6 +94,7 @@ class Intake:
     def begin(self, round_: Round, state: OuterState, history: History) -> None:
         """Take statements for this round from now on, those that waited for it first."""
         self._current = _Current(round_, state)
+        self.archive.reveal()  # what was published in earlier rounds is history
         self.history = history
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         for signed, statement, sender in waiting:
@@ -134,6 +135,8 @@ class Intake:
         if not is_payload_of(entry.header, payload):
             raise ProtocolViolation("inline payload is not the one promised")
         self.archive.add_payload(contribution, payload)
+        if self._current is not None and entry.header.round == self._current.state.round:
+            self._want(contribution, entry.signed.signer)
 
     def on_proof(self, proof: Proof) -> bool:
         """Ban an equivocator for good and drop what it said in this round."""
@@ -226,11 +229,14 @@ class Intake:
         self, current: _Current, signed: Signed, statement: Statement, sender: NodeId
     ) -> None:
         signer, round_ = signed.signer, current.round
+        self._crowd.voices.heard(signer, statement.round)
         match statement:
             case messages.Ready():
                 round_.heard_ready(signer)
             case messages.Skip():
                 round_.heard_skip(signer)
+            case messages.Seal():
+                round_.heard_seal(signer)
             case messages.Ballot():
                 round_.heard_ballot(signer, statement.contributions)
             case messages.Confirm():
@@ -249,7 +255,9 @@ class Intake:
             current.round.refused(signed.signer)
             return
         self.archive.add_header(signed, header)
-        current.round.heard_contribution(signed.signer, signed.id)
+        if not current.round.heard_contribution(signed.signer, signed.id):
+            self.counters["too_late"] += 1  # others may have taken it: it is kept for them
+            return
         self._want(signed.id, sender)
 
     def check_header(self, header: messages.Contribution, state: OuterState) -> None:

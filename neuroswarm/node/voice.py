@@ -18,6 +18,7 @@ from neuroswarm.wire.messages import (
     Confirm,
     Contribution,
     Ready,
+    Seal,
     Skip,
     decode_contribution,
 )
@@ -52,6 +53,8 @@ class Voice:
         self._about: tuple[int, bytes] = (0, b"")
         self._said: dict[Kind, Said] = {}
         self._lost: frozenset[Kind] = frozenset()
+        self._seal: Signed | None = None
+        self._is_revealed = False
 
     async def begin(self, round_: int, base_digest: bytes) -> dict[Kind, Said]:
         """Speak about this round from now on; returns what was said about it already.
@@ -60,6 +63,7 @@ class Voice:
         is signed in this round.
         """
         self._about = (round_, base_digest)
+        self._seal, self._is_revealed = None, False
         found = await self._recall()
         own = {k: said for k, said in found.said.items() if self._is_own(said)}
         self._said = {kind: said for kind, said in own.items() if _is_whole(said)}
@@ -89,7 +93,8 @@ class Voice:
     def repeat(self) -> None:
         """Spread again what was said about this round, for peers that came in the middle of it."""
         for said in self._said.values():
-            self.spread_contribution(said.signed, said.payload)
+            self._spread_whole(said)
+        self._spread(self._seal)
 
     def say_ready(self, inner_steps: int) -> None:
         """Spread that the inner steps are taken."""
@@ -105,10 +110,29 @@ class Voice:
         """Sign a header and note it with its payload; None if the disk refuses, or it is lost."""
         return await self._commit_to(Kind.CONTRIBUTION, header.encode(), payload)
 
-    def spread_contribution(self, signed: Signed, payload: bytes) -> None:
-        """Spread a signed header, with its payload if that is small."""
-        inline = payload if 0 < len(payload) <= limits.MAX_INLINE_BYTES else None
-        self._spreader.spread(signed, inline=inline)
+    def spread_contribution(self, signed: Signed) -> None:
+        """Spread a signed header, without its payload: nobody may have that yet."""
+        self._spreader.spread(signed)
+
+    def say_seal(self) -> None:
+        """Spread that no further contribution is taken."""
+        body = Seal(self._swarm_id, *self._about).encode()
+        self._seal = self._spread(sign(Kind.SEAL, body, self._signer))
+
+    def reveal(self) -> None:
+        """Spread the payload of what was published in this round, if there is any and it is small.
+
+        Large ones are pulled.
+        """
+        self._is_revealed = True
+        said = self._said.get(Kind.CONTRIBUTION)
+        if said is not None:
+            self._spread_whole(said)
+
+    def _spread_whole(self, said: Said) -> None:
+        is_small = 0 < len(said.payload) <= limits.MAX_INLINE_BYTES
+        inline = said.payload if is_small and self._is_revealed else None
+        self._spreader.spread(said.signed, inline=inline)
 
     async def say_ballot(self, contributions: tuple[bytes, ...]) -> Signed | None:
         """Spread which contributions are held whole; None if the disk refuses."""

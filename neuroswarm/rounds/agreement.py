@@ -1,69 +1,23 @@
 """The life of one round as a state machine: from inner steps to the agreed set (DESIGN 4.1-4.5).
 
+Commit, then reveal: payloads are given out only once two thirds of the voters have sealed the
+round, that is, take no further header. Whoever waits to see a payload before it publishes is then
+missing from more than a third of the ballots, as long as fewer than a quarter are hostile.
+
 Everything is an input: authentic statements, the electorate, the time. Refuses to know how
 statements travel, what payloads hold, or what is done with the agreed set.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
 
 from neuroswarm.config import RoundConfig
-from neuroswarm.rounds.electorate import Electorate
+from neuroswarm.rounds.phases import Action, Instant, Phase
 from neuroswarm.values import NodeId
 from neuroswarm.wire.messages import set_hash
 
 Ids = tuple[bytes, ...]
-
-
-class Phase(enum.Enum):
-    """How far this node has come in the round."""
-
-    TRAINING = "training"
-    """Waiting until enough peers have taken their inner steps."""
-    COLLECTING = "collecting"
-    """Own contribution or skip is out; holding those of the others."""
-    CLOSED = "closed"
-    """Own ballot is out; hearing those of the others."""
-    CONFIRMED = "confirmed"
-    """Own confirm is out; counting those of the others."""
-    DECIDED = "decided"
-    """The set is agreed."""
-
-
-class Action(enum.Enum):
-    """What `Round.poll` asks its driver to do next, one at a time."""
-
-    SAY_READY = "say ready"
-    PUBLISH = "publish or skip"
-    """Snapshot and publish, or sign a skip; answer with `published` or `skipped`."""
-    SEND_BALLOT = "send ballot"
-    """Sign and spread a ballot of `ballot`."""
-    SEND_CONFIRM = "send confirm"
-    """Sign and spread a confirm of `candidate`."""
-    DECIDE = "decide"
-    """Commit `decided`; comes once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Instant:
-    """What the machine is told of the outside at each poll."""
-
-    now: float
-    """Seconds of the monotonic clock."""
-    electorate: Electorate
-    is_voter: bool
-    """Whether this node trains; an onlooker says nothing and follows the voters' confirms."""
-    inner_steps: int
-    """Own inner steps since the last publication."""
-    steps_wanted: int
-    """H: inner steps after which a peer is ready."""
-    slowest_rtt_s: float | None
-    """Round trip to the slowest live peer, seconds; None if not measured yet."""
-    payload_s: float
-    """Measured time to pull one payload, seconds."""
 
 
 class Round:
@@ -81,11 +35,15 @@ class Round:
         """When to poll at the latest, seconds of the monotonic clock."""
         self.candidate: Ids = ()
         self.decided: Ids = ()
+        self.is_revealed = False
+        """Whether payloads may be given out."""
         self.closed_at: float | None = None
         self._started_at = started_at
         self._quorum_at: float | None = None
         self._published_at = started_at
-        self._contagion_at: float | None = None
+        self._sealed_at = started_at
+        self._revealed_at = started_at
+        self._contagion_at: dict[Phase, float] = {}
         self._confirmed_at = started_at
         self._said_ready = False
         self._publishing = False
@@ -93,6 +51,7 @@ class Round:
         self._skipped: set[NodeId] = set()
         self._published: dict[NodeId, bytes] = {}
         self._held: dict[bytes, NodeId] = {}
+        self._seals: set[NodeId] = set()
         self._ballots: dict[NodeId, Ids] = {}
         self._confirms: dict[NodeId, Ids] = {}
         self._excluded: set[NodeId] = set()
@@ -107,15 +66,25 @@ class Round:
         """A peer publishes nothing in this round."""
         self._skipped.add(signer)
 
-    def heard_contribution(self, signer: NodeId, contribution: bytes) -> None:
-        """A peer has published; its payload is not held yet."""
+    def heard_contribution(self, signer: NodeId, contribution: bytes) -> bool:
+        """A peer has published; its payload is not held yet.
+
+        Returns:
+            False if it comes too late: this node has sealed the round without it.
+        """
+        if self.is_sealed and self._published.get(signer) != contribution:
+            return False
         self._published.setdefault(signer, contribution)
+        return True
 
     def held(self, signer: NodeId, contribution: bytes) -> None:
         """A contribution is held whole and passed every objective check."""
-        if signer not in self._excluded:
-            self._published.setdefault(signer, contribution)
+        if signer not in self._excluded and self.heard_contribution(signer, contribution):
             self._held[contribution] = signer
+
+    def heard_seal(self, signer: NodeId) -> None:
+        """A peer takes no further contributions."""
+        self._seals.add(signer)
 
     def refused(self, signer: NodeId) -> None:
         """A peer's contribution failed an objective check: as if it had skipped."""
@@ -147,6 +116,11 @@ class Round:
     # -- what the driver reads -------------------------------------------------------
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether no further contribution is taken."""
+        return self.phase not in (Phase.TRAINING, Phase.COLLECTING)
+
+    @property
     def ballot(self) -> Ids:
         """Ids of the contributions held whole, ascending."""
         return tuple(sorted(self._held))
@@ -163,7 +137,9 @@ class Round:
 
     def wants(self, contribution: bytes) -> bool:
         """Whether a contribution is not held and may still matter."""
-        return contribution not in self._held and self.phase is not Phase.DECIDED
+        if contribution in self._held or self.phase is Phase.DECIDED:
+            return False
+        return not self.is_sealed or contribution in self._published.values()
 
     def confirmers(self, contributions: Ids) -> frozenset[NodeId]:
         """Who confirmed exactly this set."""
@@ -184,6 +160,8 @@ class Round:
                 return self._poll_training(at)
             case Phase.COLLECTING:
                 return self._poll_collecting(at)
+            case Phase.SEALED:
+                return self._poll_sealed(at)
             case Phase.CLOSED:
                 return self._poll_closed(at)
             case Phase.CONFIRMED:
@@ -219,28 +197,62 @@ class Round:
         return not waiting or self._is_due(due, at.now)
 
     def _poll_collecting(self, at: Instant) -> Action | None:
-        if not self._should_close(at):
+        live = at.electorate.live - self._excluded
+        published = self._published.keys() - self._excluded
+        if not live <= (published | self._skipped) and not self._is_over(
+            at, since=self._published_at, heard=self._seals | self._ballots.keys(), have=published
+        ):
+            return None
+        self.phase, self._sealed_at = Phase.SEALED, at.now
+        self._seals.add(self._me)
+        return Action.SEND_SEAL
+
+    def _poll_sealed(self, at: Instant) -> Action | None:
+        if not self.is_revealed:
+            if not self._may_reveal(at):
+                return None
+            self.is_revealed, self._revealed_at = True, at.now
+            return Action.REVEAL
+        live, held = at.electorate.live - self._excluded, set(self._held.values())
+        missing = (self._published.keys() & live) - held - self._skipped
+        if missing and not self._is_over(
+            at, since=self._revealed_at, heard=self._ballots.keys(), have=held
+        ):
             return None
         self.phase, self.closed_at = Phase.CLOSED, at.now
         self._ballots.setdefault(self._me, self.ballot)
         return Action.SEND_BALLOT
 
-    def _should_close(self, at: Instant) -> bool:
-        live = at.electorate.live - self._excluded
-        accounted = (set(self._held.values()) | self._skipped) & live
-        if live <= accounted:
+    def _may_reveal(self, at: Instant) -> bool:
+        live = at.electorate.live
+        if at.electorate.is_supermajority(len(self._seals & live)):
             return True
         if len((self._ballots.keys() & live) - {self._me}) > len(live) // 4:
-            if self._contagion_at is None:
-                self._contagion_at = at.now + self._scaled(self._cfg.contagion_s, at)
-            if self._is_due(self._contagion_at, at.now):
+            return True  # not all of them are hostile, so one of them saw the seals
+        return self._is_due(self._sealed_at + self._cfg.seal_deadline_s, at.now)
+
+    def _is_over(
+        self, at: Instant, *, since: float, heard: Collection[NodeId], have: Collection[NodeId]
+    ) -> bool:
+        """Whether this phase ends without all peers.
+
+        Args:
+            at: The instant.
+            since: When the phase began.
+            heard: Who is known to have ended it: ending is contagious, since different times
+                are what splits sets.
+            have: Whose part is there.
+        """
+        live = at.electorate.live - self._excluded
+        if len((live & set(heard)) - {self._me}) > len(live) // 4:
+            due = at.now + self._scaled(self._cfg.contagion_s, at)
+            if self._is_due(self._contagion_at.setdefault(self.phase, due), at.now):
                 return True
-        if self._is_due(self._published_at + self._cfg.collect_deadline_s, at.now):
+        if self._is_due(since + self._cfg.collect_deadline_s, at.now):
             return True
-        enough = len(self._held) >= at.electorate.min_contributions
-        if enough and 2 * len(accounted) >= len(live):
-            grace_s = self._grace_s(self._published_at, at)
-            return self._is_due(self._published_at + grace_s, at.now)
+        enough = len(have) >= at.electorate.min_contributions
+        if enough and 2 * len((set(have) | self._skipped) & live) >= len(live):
+            return self._is_due(since + self._grace_s(since, at), at.now)
         return False
 
     def _poll_closed(self, at: Instant) -> Action | None:

@@ -15,13 +15,19 @@ from neuroswarm.wire import messages
 from neuroswarm.wire.signed import Kind, Signed
 
 Statement = (
-    messages.Contribution | messages.Skip | messages.Ready | messages.Ballot | messages.Confirm
+    messages.Contribution
+    | messages.Skip
+    | messages.Ready
+    | messages.Seal
+    | messages.Ballot
+    | messages.Confirm
 )
 
 _DECODERS: dict[Kind, Callable[[bytes], Statement]] = {
     Kind.CONTRIBUTION: messages.decode_contribution,
     Kind.SKIP: messages.decode_skip,
     Kind.READY: messages.decode_ready,
+    Kind.SEAL: messages.decode_seal,
     Kind.BALLOT: messages.decode_ballot,
     Kind.CONFIRM: messages.decode_confirm,
 }

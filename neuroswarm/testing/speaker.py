@@ -21,6 +21,7 @@ from neuroswarm.wire.messages import (
     FragmentPayload,
     Heartbeat,
     Ready,
+    Seal,
     Skip,
 )
 from neuroswarm.wire.signed import Kind, Signed, sign
@@ -73,6 +74,10 @@ class Speaker:
     def skip(self) -> Signed:
         """It publishes nothing."""
         return sign(Kind.SKIP, Skip(*self._about, 10).encode(), self.key)
+
+    def seal(self) -> Signed:
+        """It takes no further contributions."""
+        return sign(Kind.SEAL, Seal(*self._about).encode(), self.key)
 
     def ballot(self, contributions: Iterable[bytes] = ()) -> Signed:
         """It holds these."""

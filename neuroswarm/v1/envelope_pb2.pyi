@@ -15,6 +15,8 @@ class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     KIND_READY: _ClassVar[Kind]
     KIND_BALLOT: _ClassVar[Kind]
     KIND_CONFIRM: _ClassVar[Kind]
+    KIND_SEAL: _ClassVar[Kind]
+    KIND_AMENDMENT: _ClassVar[Kind]
 KIND_UNSPECIFIED: Kind
 KIND_HEARTBEAT: Kind
 KIND_CONTRIBUTION: Kind
@@ -22,6 +24,8 @@ KIND_SKIP: Kind
 KIND_READY: Kind
 KIND_BALLOT: Kind
 KIND_CONFIRM: Kind
+KIND_SEAL: Kind
+KIND_AMENDMENT: Kind
 
 class Signed(_message.Message):
     __slots__ = ("kind", "body", "public_key", "signature")

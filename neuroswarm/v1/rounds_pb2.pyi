@@ -62,6 +62,24 @@ class Ready(_message.Message):
     inner_steps: int
     def __init__(self, swarm_id: _Optional[bytes] = ..., round: _Optional[int] = ..., base_digest: _Optional[bytes] = ..., inner_steps: _Optional[int] = ...) -> None: ...
 
+class Seal(_message.Message):
+    __slots__ = ("swarm_id", "round", "base_digest")
+    SWARM_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    BASE_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    swarm_id: bytes
+    round: int
+    base_digest: bytes
+    def __init__(self, swarm_id: _Optional[bytes] = ..., round: _Optional[int] = ..., base_digest: _Optional[bytes] = ...) -> None: ...
+
+class Amendment(_message.Message):
+    __slots__ = ("swarm_id", "rules")
+    SWARM_ID_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    swarm_id: bytes
+    rules: bytes
+    def __init__(self, swarm_id: _Optional[bytes] = ..., rules: _Optional[bytes] = ...) -> None: ...
+
 class Ballot(_message.Message):
     __slots__ = ("swarm_id", "round", "base_digest", "contributions")
     SWARM_ID_FIELD_NUMBER: _ClassVar[int]

@@ -55,6 +55,9 @@ MAX_HEARD = 3
 """Other nodes' heartbeats in one datagram."""
 
 MAX_RULES_BYTES = 16 * 1024
+MAX_AMENDMENT_BYTES = MAX_RULES_BYTES + 256
+"""Body of an amendment: rules and the swarm that they are for."""
+
 MAX_APPLIED = 16 * MAX_SET
 """Entries of the table of applied contributions."""
 

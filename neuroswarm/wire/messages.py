@@ -101,6 +101,35 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class Seal:
+    """The signer takes no further contributions to this round."""
+
+    swarm_id: bytes
+    round: int
+    base_digest: bytes
+
+    def encode(self) -> bytes:
+        """The body to sign."""
+        return rounds_pb2.Seal(
+            swarm_id=self.swarm_id, round=self.round, base_digest=self.base_digest
+        ).SerializeToString(deterministic=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Amendment:
+    """The owner proposes other rules for the swarm; `rules` are not read yet."""
+
+    swarm_id: bytes
+    rules: bytes
+
+    def encode(self) -> bytes:
+        """The body to sign."""
+        return rounds_pb2.Amendment(swarm_id=self.swarm_id, rules=self.rules).SerializeToString(
+            deterministic=True
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Ballot:
     """Ids of the contributions that the signer holds whole, ascending."""
 
@@ -232,6 +261,21 @@ def decode_ready(body: bytes) -> Ready:
     _check_round(m.swarm_id, m.round, m.base_digest)
     _check_count("inner steps", m.inner_steps, limits.MAX_COUNT)
     return Ready(m.swarm_id, m.round, m.base_digest, m.inner_steps)
+
+
+def decode_seal(body: bytes) -> Seal:
+    """Read a seal; SchemaMismatch if it is out of bounds."""
+    m = parse(rounds_pb2.Seal, body)
+    _check_round(m.swarm_id, m.round, m.base_digest)
+    return Seal(m.swarm_id, m.round, m.base_digest)
+
+
+def decode_amendment(body: bytes) -> Amendment:
+    """Read an amendment; SchemaMismatch or MessageTooLarge if it is out of bounds."""
+    m = parse(rounds_pb2.Amendment, body)
+    _check_hash("swarm id", m.swarm_id)
+    _check_count("bytes of rules", len(m.rules), limits.MAX_RULES_BYTES)
+    return Amendment(m.swarm_id, m.rules)
 
 
 def decode_ballot(body: bytes) -> Ballot:

@@ -43,6 +43,8 @@ class Kind(enum.IntEnum):
     READY = 4
     BALLOT = 5
     CONFIRM = 6
+    SEAL = 7
+    AMENDMENT = 8
 
     @property
     def max_body_bytes(self) -> int:
@@ -54,6 +56,8 @@ _MAX_BODY_BYTES: Mapping[Kind, int] = {
     Kind.HEARTBEAT: limits.MAX_HEARTBEAT_BYTES,
     Kind.SKIP: limits.MAX_PROGRESS_BYTES,
     Kind.READY: limits.MAX_PROGRESS_BYTES,
+    Kind.SEAL: limits.MAX_PROGRESS_BYTES,
+    Kind.AMENDMENT: limits.MAX_AMENDMENT_BYTES,
     Kind.BALLOT: limits.MAX_LIST_BYTES,
     Kind.CONFIRM: limits.MAX_LIST_BYTES,
 }

@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuroswarm.config import RoundConfig
-from neuroswarm.rounds.agreement import Action, Ids, Instant, Phase, Round
+from neuroswarm.rounds.agreement import Ids, Round
 from neuroswarm.rounds.electorate import Electorate
+from neuroswarm.rounds.phases import Action, Instant, Phase
 from neuroswarm.values import NodeId
 
 CFG = RoundConfig()
@@ -42,7 +43,11 @@ class Council:
     loss: float
     max_delay_s: float
     confirms_are_lost: bool
+    num_spies: int = 0
+    """Hostile voters: they hurry the others, and publish when they have seen a payload."""
     now: float = 0.0
+    num_answers: int = 0
+    """Contributions of spies that answer a payload which they had seen."""
     machines: list[Round] = field(init=False)
     decided: dict[int, Ids] = field(default_factory=dict)
     confirmed: dict[int, Ids] = field(default_factory=dict)
@@ -57,6 +62,17 @@ class Council:
         self._order = itertools.count()
         for number in range(self.size):
             self._at(self.ready_at[number], number, None)
+        for spy in map(node, self._spies):
+
+            def hurry(other: Round, spy: NodeId = spy) -> None:
+                other.heard_ready(spy)
+                other.heard_seal(spy)
+
+            self._spread(-1, hurry)
+
+    @property
+    def _spies(self) -> range:
+        return range(self.size, self.size + self.num_spies)
 
     def run(self) -> None:
         while self._events:
@@ -80,7 +96,7 @@ class Council:
     def _instant(self, number: int) -> Instant:
         return Instant(
             now=self.now,
-            electorate=Electorate(frozenset(map(node, range(self.size)))),
+            electorate=Electorate(frozenset(map(node, range(self.size + self.num_spies)))),
             is_voter=True,
             inner_steps=STEPS if self.now >= self.ready_at[number] else STEPS // 2,
             steps_wanted=STEPS,
@@ -96,7 +112,14 @@ class Council:
             case Action.PUBLISH:
                 mine = number.to_bytes(32, "big")
                 machine.published(mine, self.now)
-                self._spread(number, lambda other: other.held(me, mine))
+                self._spread(number, lambda other: other.heard_contribution(me, mine))
+            case Action.SEND_SEAL:
+                self._spread(number, lambda other: other.heard_seal(me))
+            case Action.REVEAL:
+                mine = number.to_bytes(32, "big")
+                if mine in machine.publishers.values():
+                    self._spread(number, lambda other: other.held(me, mine))
+                    self._answer()
             case Action.SEND_BALLOT:
                 ballot = machine.ballot
                 self._spread(number, lambda other: other.heard_ballot(me, ballot))
@@ -111,6 +134,21 @@ class Council:
                 self.decided[number] = machine.decided
                 voices = (machine.confirmers(ids) for ids in set(self.confirmed.values()))
                 self.knew[number] = frozenset().union(*voices)
+
+    def _answer(self) -> None:
+        """The first payload is out: every spy publishes what it made of it, and votes for it."""
+        if self.num_answers:
+            return
+        everything = tuple(n.to_bytes(32, "big") for n in range(self.size + self.num_spies))
+        for spy in self._spies:
+            self.num_answers += 1
+            answer, who = spy.to_bytes(32, "big"), node(spy)
+
+            def hear(other: Round, who: NodeId = who, answer: bytes = answer) -> None:
+                other.held(who, answer)
+                other.heard_ballot(who, everything)
+
+            self._spread(-1, hear)
 
     def _spread(self, sender: int, hear: Hear, *, is_safe: bool = False) -> None:
         for number in range(self.size):
@@ -179,6 +217,22 @@ def test_every_published_round_ends_whatever_is_lost(seed: int, size: int, loss:
     for machine in council.machines:
         # A node that heard of too few ready peers trains on; all others come to a decision.
         assert machine.phase in (Phase.DECIDED, Phase.TRAINING)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SEEDS, st.integers(3, 10), st.floats(0.001, 0.2))
+def test_nobody_who_has_seen_a_payload_gets_a_contribution_into_the_round(
+    seed: int, size: int, max_delay_s: float
+):
+    num_spies = (size - 1) // 3  # fewer than a quarter of all voters are hostile
+    council = Council(size, random.Random(seed), 0.0, max_delay_s, False, num_spies)
+    council.run()
+    assert council.num_answers == num_spies
+    answers = {n.to_bytes(32, "big") for n in range(size, size + num_spies)}
+    for ids in council.decided.values():
+        assert answers.isdisjoint(ids)
+        assert ids
+    assert len(council.decided) == size
 
 
 def test_losses_do_happen_in_these_tests():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neuroswarm.rounds.agreement import Phase
+from neuroswarm.rounds.phases import Phase
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.swarm import Swarm
 from neuroswarm.wire.signed import Kind

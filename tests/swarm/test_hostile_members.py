@@ -8,11 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from neuroswarm.errors import ProtocolViolation
 from neuroswarm.gossip.outbox import Parcel
 from neuroswarm.gossip.push import encode_push
+from neuroswarm.rounds.phases import Phase
+from neuroswarm.testing.faults import Passage
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.speaker import Speaker
 from neuroswarm.testing.swarm import Swarm, negated
+from neuroswarm.v1 import gossip_pb2
 from neuroswarm.values import NodeId, short
 from neuroswarm.wire.messages import Contribution, FragmentPayload
 from neuroswarm.wire.signed import Kind, sign
@@ -86,6 +92,46 @@ async def test_amplified_lies_do_no_harm_and_cost_no_honest_peer_its_part(tmp_pa
         assert {signer_of[c] for c in rejected if c in signer_of} == {mallory.node_id.hex()}
         losses = [event["held_out_loss"] for event in events]
         assert losses[-1] < losses[0]
+
+
+async def test_nobody_gets_a_payload_before_two_thirds_have_sealed_the_round(tmp_path: Path):
+    async with Swarm(tmp_path, rounds={"seal_deadline_s": 5.0}) as swarm:
+        members = await swarm.found("anna", "bert", "carl")
+        await swarm.until_round(1)
+        seals = swarm.network.drop(method="Gossip/Push", when=carries_a_seal)
+        await swarm.until(
+            lambda: all(m.parts.rounds.driver.phase is Phase.SEALED for m in members),
+            what="everyone to have sealed and heard no other seal",
+        )
+        for asked, asker in zip(members, (*members[1:], members[0]), strict=True):
+            held = held_in_this_round(asked)
+            assert set(held) == {asked.node_id}, "nobody holds the payload of another"
+            request = gossip_pb2.PayloadRequest(contribution=held[asked.node_id])
+            source = asker.parts.rounds.crowd.sources(asked.node_id)[0]
+            with pytest.raises(ProtocolViolation, match="not held"):
+                await anext(
+                    asker.parts.carriers.rpc.stream(
+                        source, "Gossip/Payload", request.SerializeToString(), timeout_s=5
+                    )
+                )
+        assert seals.fired > 0
+        swarm.network.remove(seals)
+        await swarm.more_rounds(2)
+        await swarm.until_level()
+        assert all(len(found) == 1 for found in (await swarm.digests()).values())
+
+
+def held_in_this_round(member: Member) -> dict[NodeId, bytes]:
+    """Contributions of which a member has the payload, by their signers."""
+    intake, state = member.parts.rounds.intake, member.parts.replica.state
+    found = intake.register.find(Kind.CONTRIBUTION, state.round, state.digest)
+    entries = {signed.signer: intake.archive.get(signed.id) for signed in found}
+    return {s: e.signed.id for s, e in entries.items() if e is not None and e.payload}
+
+
+def carries_a_seal(passage: Passage) -> bool:
+    request = gossip_pb2.PushRequest.FromString(passage.data)
+    return any(relayed.message.kind == Kind.SEAL for relayed in request.messages)
 
 
 def commits(events: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -73,3 +73,13 @@ def test_headers_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch):
     archive = Archive(1000)
     ids = [add(archive, round_, None) for round_ in (5, 3, 4, 6)]
     assert [archive.get(c) is not None for c in ids] == [True, False, True, True]
+
+
+def test_a_withheld_payload_is_given_to_nobody_before_it_is_revealed():
+    archive = Archive(1000)
+    own, other = add(archive, 0, b"own"), add(archive, 0, b"other", "bert")
+    archive.withhold(own)
+    assert archive.payload(own) is None
+    assert archive.payload(other) == b"other"
+    archive.reveal()
+    assert archive.payload(own) == b"own"

@@ -18,7 +18,7 @@ def crowd_of(*peers: Speaker) -> tuple[Crowd, PeerTable]:
     table = PeerTable(ME.node_id, 5.0)
     for peer in peers:
         table.observe(*peer.heartbeat(), clock.monotonic(), host_seen=None)
-    crowd = Crowd(table, SWARM, clock)
+    crowd = Crowd(table, SWARM, clock, mute_after_s=30.0)
     crowd.update_positions()
     return crowd, table
 
@@ -45,21 +45,25 @@ def test_a_banned_signer_supports_nothing_however_well_known():
 def test_voters_are_live_training_peers_of_this_lineage_and_this_node_if_it_votes():
     crowd, _ = crowd_of(ALICE, BOB)
     history = History(0, bytes(32))
-    voting = crowd.electorate(history, state(), with_me=True, silent=frozenset({INVENTED.node_id}))
+    voting = crowd.electorate(
+        history, state(), with_me=True, steps_wanted=50, silent=frozenset({INVENTED.node_id})
+    )
     assert voting.live == {ME.node_id, ALICE.node_id, BOB.node_id}
     assert voting.silent == frozenset()
-    onlooking = crowd.electorate(history, state(), with_me=False, silent=frozenset())
+    onlooking = crowd.electorate(
+        history, state(), with_me=False, steps_wanted=50, silent=frozenset()
+    )
     assert onlooking.live == {ALICE.node_id, BOB.node_id}
     elsewhere = History(0, bytes([1]) * 32)
-    assert crowd.electorate(elsewhere, state(), with_me=True, silent=frozenset()).live == {
-        ME.node_id
-    }
+    assert crowd.electorate(
+        elsewhere, state(), with_me=True, steps_wanted=50, silent=frozenset()
+    ).live == {ME.node_id}
 
 
 def test_strangers_are_live_peers_of_other_swarms():
     crowd, table = crowd_of(ALICE)
     assert crowd.strangers() == []
-    elsewhere = Crowd(table, bytes(32), FakeClock())
+    elsewhere = Crowd(table, bytes(32), FakeClock(), mute_after_s=30.0)
     assert [peer.node_id for peer in elsewhere.strangers()] == [ALICE.node_id]
     assert elsewhere.live() == []
 

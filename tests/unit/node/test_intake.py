@@ -57,7 +57,7 @@ class Door:
 
     def __post_init__(self) -> None:
         self.peers = PeerTable(ME.node_id, 5.0)
-        self.crowd = Crowd(self.peers, SWARM, FakeClock())
+        self.crowd = Crowd(self.peers, SWARM, FakeClock(), mute_after_s=30.0)
         self.intake = Intake(
             Cohort(SWARM, ARCHITECTURE, SHAPE),
             self.crowd,

@@ -50,7 +50,7 @@ async def test_a_node_that_comes_back_waits_for_the_first_peer(
 ):
     clock = FakeClock()
     peers = PeerTable(ME.node_id, 5.0)
-    crowd = Crowd(peers, SWARM, clock)
+    crowd = Crowd(peers, SWARM, clock, mute_after_s=30.0)
     rpc = MemoryNetwork().rpc(ME.node_id, Endpoint("10.0.0.1", 8101))
     joiner = Joiner(rpc, Cohort(SWARM, ARCHITECTURE, ()), crowd, clock=clock)
     started_at = clock.monotonic()

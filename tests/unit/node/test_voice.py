@@ -22,9 +22,11 @@ class Spread:
     """Everything that was spread."""
 
     signed: list[Signed] = field(default_factory=list)
+    inline: list[bytes | None] = field(default_factory=list)
 
     def spread(self, signed: Signed, *, inline: bytes | None = None) -> None:
         self.signed.append(signed)
+        self.inline.append(inline)
 
 
 async def speak(folder: Path, payload: bytes, *, speaker: Speaker = ANNA) -> dict[Kind, bytes]:
@@ -33,10 +35,10 @@ async def speak(folder: Path, payload: bytes, *, speaker: Speaker = ANNA) -> dic
     voice = Voice(speaker.key, SWARM, SaidLog(folder), spread)
     said = await voice.begin(3, BASE)
     for before in said.values():
-        voice.spread_contribution(before.signed, before.payload)
+        voice.spread_contribution(before.signed)
     signed = await voice.sign_contribution(speaker.header(payload), payload)
     if signed is not None:
-        voice.spread_contribution(signed, payload)
+        voice.spread_contribution(signed)
     await voice.say_ballot((payload * 4,))
     await voice.say_confirm((payload * 4,))
     return {signed.kind: signed.body for signed in spread.signed}
@@ -94,3 +96,33 @@ async def test_with_a_folder_that_cannot_be_read_it_signs_nothing(tmp_path: Path
     voice = Voice(ANNA.key, SWARM, log, Spread())
     assert await voice.begin(3, BASE) == {}
     assert await voice.say_ballot(()) is None
+
+
+async def test_a_payload_is_spread_only_when_it_is_revealed():
+    spread = Spread()
+    voice = Voice(ANNA.key, SWARM, None, spread)
+    await voice.begin(3, BASE)
+    signed = await voice.sign_contribution(ANNA.header(ONE), ONE)
+    assert signed is not None
+    voice.spread_contribution(signed)
+    voice.say_seal()
+    voice.repeat()
+    assert set(spread.inline) == {None}
+    voice.reveal()
+    assert (spread.signed[-1], spread.inline[-1]) == (signed, ONE)
+    spread.inline.clear()
+    voice.repeat()
+    assert ONE in spread.inline
+    assert [s.kind for s in spread.signed].count(Kind.SEAL) == 3, "said, and repeated twice"
+
+
+async def test_a_new_round_reveals_nothing_of_itself():
+    spread = Spread()
+    voice = Voice(ANNA.key, SWARM, None, spread)
+    await voice.begin(3, BASE)
+    voice.reveal()
+    await voice.begin(4, BASE)
+    header = ANNA.about(4, BASE).header(ONE)
+    await voice.sign_contribution(header, ONE)
+    voice.repeat()
+    assert spread.inline == [None]

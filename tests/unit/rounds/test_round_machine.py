@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from neuroswarm.config import RoundConfig
-from neuroswarm.rounds.agreement import Action, Instant, Phase, Round, choose_set
+from neuroswarm.rounds.agreement import Round, choose_set
 from neuroswarm.rounds.electorate import Electorate
+from neuroswarm.rounds.phases import Action, Instant, Phase
 from neuroswarm.values import NodeId
 from neuroswarm.wire.messages import set_hash
 
@@ -76,10 +77,22 @@ class Table:
         for other in range(1, self.size):
             self.round.held(node(other), contribution(other))
 
+    def hear_headers(self, *others: int) -> None:
+        for other in others or range(1, self.size):
+            self.round.heard_contribution(node(other), contribution(other))
+
+    def reveal(self, **changes: object) -> None:
+        """Bring the machine from COLLECTING to payloads revealed; all others seal too."""
+        assert self.poll(**changes) is Action.SEND_SEAL
+        for other in range(1, self.size):
+            self.round.heard_seal(node(other))
+        assert self.poll() is Action.REVEAL
+
     def close(self) -> None:
         """Bring the machine to CLOSED with everybody's contribution."""
         self.publish()
         self.hold_all()
+        self.reveal()
         assert self.poll() is Action.SEND_BALLOT
 
     def confirm(self, *ballots: tuple[bytes, ...]) -> None:
@@ -183,35 +196,146 @@ def test_the_dead_and_the_excluded_make_no_quorum():
     assert table.poll(now=1e6) is None
 
 
-# -- collecting ----------------------------------------------------------------------
+# -- collecting headers --------------------------------------------------------------
 
 
-def test_a_round_closes_when_everybody_is_accounted_for():
+def test_a_round_is_sealed_when_everybody_is_accounted_for():
     table = Table(4)
     table.publish()
-    table.round.held(node(1), contribution(1))
+    table.round.heard_contribution(node(1), contribution(1))
     table.round.heard_skip(node(2))
     assert table.poll() is None
     table.round.refused(node(3))
+    assert table.poll() is Action.SEND_SEAL
+    assert table.round.phase is Phase.SEALED
+
+
+def test_half_of_the_headers_seal_a_round_after_the_grace():
+    table = Table(5)
+    table.publish()
+    table.hear_headers(1)
+    assert table.poll(now=10.0) is None, "2 of 5 are not half"
+    table.hear_headers(2)
+    assert table.poll(now=0.9) is None
+    assert table.poll(now=1.0) is Action.SEND_SEAL
+
+
+def test_too_few_contributions_for_the_hostile_wait_for_the_deadline():
+    table = Table(8)
+    table.set(electorate=replace(table.at.electorate, num_recent=8))
+    table.publish()
+    table.hear_headers(1, 2, 3)
+    for other in range(4, 7):
+        table.round.heard_skip(node(other))
+    assert table.at.electorate.min_contributions == 5
+    assert table.poll(now=CFG.collect_deadline_s - 0.1) is None, "4 heard of the 5 needed"
+    assert table.poll(now=CFG.collect_deadline_s) is Action.SEND_SEAL
+
+
+def test_a_node_alone_among_silent_peers_goes_on_at_the_deadlines():
+    table = Table(8)
+    table.publish()
+    assert table.poll(now=CFG.collect_deadline_s - 0.1) is None
+    assert table.poll(now=CFG.collect_deadline_s) is Action.SEND_SEAL
+    assert table.poll() is None
+    later = CFG.collect_deadline_s + CFG.seal_deadline_s
+    assert table.poll(now=later - 0.1) is None
+    assert table.poll(now=later) is Action.REVEAL
+    assert table.poll() is Action.SEND_BALLOT, "there is nothing to wait for"
+
+
+@pytest.mark.parametrize("said", ["seal", "ballot"])
+def test_sealing_is_contagious(said: str):
+    table = Table(8)
+    table.publish()
+
+    def hear(other: int) -> None:
+        if said == "seal":
+            table.round.heard_seal(node(other))
+        else:
+            table.round.heard_ballot(node(other), ())
+
+    hear(1)
+    hear(2)
+    assert table.poll(now=50.0) is None, "2 of 8 are not more than a quarter"
+    hear(3)
+    assert table.poll(now=50.0) is None
+    assert table.round.deadline == pytest.approx(50.0 + CFG.contagion_s)
+    assert table.poll(now=50.0 + CFG.contagion_s) is Action.SEND_SEAL
+
+
+def test_contagion_is_faster_on_fast_links_but_not_below_its_least():
+    for rtt_s, wait_s in ((0.02, 5 * 0.02), (0.0, CFG.min_settle_s)):
+        table = Table(4)
+        table.publish()
+        for other in (1, 2):
+            table.round.heard_seal(node(other))
+        assert table.poll(now=10.0, slowest_rtt_s=rtt_s) is None
+        assert table.round.deadline == pytest.approx(10.0 + wait_s)
+
+
+# -- commit, then reveal -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8, 9])
+def test_payloads_are_revealed_once_two_thirds_have_sealed(size: int):
+    table = Table(size)
+    table.publish()
+    table.hear_headers()
+    assert table.poll() is Action.SEND_SEAL
+    needed = -(-2 * size // 3)
+    for other in range(1, needed):
+        assert table.poll() is None, f"{other} of {size} have sealed"
+        assert not table.round.is_revealed
+        table.round.heard_seal(node(other))
+    assert table.poll() is Action.REVEAL
+    assert table.round.is_revealed
+
+
+def test_seals_of_strangers_reveal_nothing():
+    table = Table(4)
+    table.publish()
+    table.hear_headers()
+    assert table.poll() is Action.SEND_SEAL
+    for stranger in range(90, 99):
+        table.round.heard_seal(node(stranger))
+    assert table.poll() is None
+
+
+def test_a_header_that_comes_after_the_seal_is_too_late():
+    table = Table(4)
+    table.publish()
+    table.hear_headers(1, 2)
+    table.round.heard_skip(node(3))
+    table.reveal()
+    assert not table.round.heard_contribution(node(3), contribution(3))
+    assert not table.round.wants(contribution(3))
+    table.round.held(node(3), contribution(3))
+    assert table.round.ballot == (contribution(0),)
+    assert table.round.heard_contribution(node(1), contribution(1)), "no news, and in time"
+
+
+def test_a_round_closes_when_all_sealed_payloads_are_held_or_refused():
+    table = Table(4)
+    table.publish()
+    table.hear_headers()
+    table.reveal()
+    table.round.held(node(1), contribution(1))
+    assert table.round.wants(contribution(2))
+    table.round.held(node(2), contribution(2))
+    assert not table.round.wants(contribution(2))
+    assert table.poll() is None
+    table.round.refused(node(3))
     assert table.poll() is Action.SEND_BALLOT
-    assert table.round.ballot == (contribution(0), contribution(1))
+    assert table.round.ballot == (contribution(0), contribution(1), contribution(2))
     assert table.round.phase is Phase.CLOSED
 
 
-def test_a_header_alone_does_not_account_for_a_peer():
-    table = Table(2)
-    table.publish()
-    table.round.heard_contribution(node(1), contribution(1))
-    assert table.poll() is None
-    assert table.round.wants(contribution(1))
-    table.round.held(node(1), contribution(1))
-    assert not table.round.wants(contribution(1))
-    assert table.poll() is Action.SEND_BALLOT
-
-
-def test_half_of_the_peers_close_a_round_after_the_grace():
+def test_half_of_the_payloads_close_a_round_after_the_grace():
     table = Table(5)
     table.publish()
+    table.hear_headers()
+    table.reveal()
     table.round.held(node(1), contribution(1))
     assert table.poll(now=10.0) is None, "2 of 5 are not half"
     table.round.held(node(2), contribution(2))
@@ -219,51 +343,18 @@ def test_half_of_the_peers_close_a_round_after_the_grace():
     assert table.poll(now=1.0) is Action.SEND_BALLOT
 
 
-def test_too_few_contributions_for_the_hostile_wait_for_the_deadline():
-    table = Table(8)
-    table.set(electorate=replace(table.at.electorate, num_recent=8))
-    table.publish()
-    for other in range(1, 4):
-        table.round.held(node(other), contribution(other))
-    for other in range(4, 7):
-        table.round.heard_skip(node(other))
-    assert table.at.electorate.min_contributions == 5
-    assert table.poll(now=CFG.collect_deadline_s - 0.1) is None, "4 held of the 5 needed"
-    assert table.poll(now=CFG.collect_deadline_s) is Action.SEND_BALLOT
-
-
-def test_a_node_alone_among_silent_peers_closes_at_the_deadline():
+def test_closing_is_contagious_and_reveals_before():
     table = Table(8)
     table.publish()
-    assert table.poll(now=CFG.collect_deadline_s - 0.1) is None
-    assert table.poll(now=CFG.collect_deadline_s) is Action.SEND_BALLOT
-
-
-def test_closing_is_contagious():
-    table = Table(8)
-    table.publish()
+    table.hear_headers()
+    assert table.poll() is Action.SEND_SEAL
     for other in (1, 2):
         table.round.heard_ballot(node(other), ())
-    assert table.poll(now=50.0) is None, "2 of 8 are not more than a quarter"
+    assert table.poll(now=1.0) is None, "2 of 8 are not more than a quarter"
     table.round.heard_ballot(node(3), ())
-    assert table.poll(now=50.0) is None
-    assert table.round.deadline == pytest.approx(50.0 + CFG.contagion_s)
-    assert table.poll(now=50.0 + CFG.contagion_s) is Action.SEND_BALLOT
-
-
-def test_contagion_is_faster_on_fast_links_but_not_below_its_least():
-    table = Table(4)
-    table.publish()
-    for other in (1, 2):
-        table.round.heard_ballot(node(other), ())
-    assert table.poll(now=10.0, slowest_rtt_s=0.02) is None
-    assert table.round.deadline == pytest.approx(10.0 + 5 * 0.02)
-    quick = Table(4)
-    quick.publish()
-    for other in (1, 2):
-        quick.round.heard_ballot(node(other), ())
-    quick.poll(now=10.0, slowest_rtt_s=0.0)
-    assert quick.round.deadline == pytest.approx(10.0 + CFG.min_settle_s)
+    assert table.poll(now=1.0) is Action.REVEAL
+    assert table.poll(now=1.0) is None
+    assert table.poll(now=1.0 + CFG.contagion_s) is Action.SEND_BALLOT
 
 
 # -- ballots and confirms ------------------------------------------------------------
@@ -436,6 +527,7 @@ def test_contributions_of_an_equivocator_leave_the_ballot_and_stay_out():
     table.round.held(node(1), contribution(1))
     table.round.held(node(2), contribution(2))
     assert table.round.ballot == (contribution(0), contribution(2))
+    table.reveal()
     assert table.poll() is Action.SEND_BALLOT, "nobody waits for the excluded"
 
 

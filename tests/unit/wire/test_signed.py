@@ -76,7 +76,7 @@ def test_changed_body_key_and_signature_are_refused():
             verify(change(signed, **fields))
 
 
-@pytest.mark.parametrize("kind", [0, 7, -1, 2**31 - 1])
+@pytest.mark.parametrize("kind", [0, 9, -1, 2**31 - 1])
 def test_unknown_kind_is_refused(kind: int):
     with pytest.raises(SchemaMismatch, match="unknown kind"):
         verify(change(sign(Kind.SKIP, b"body", KEY), kind=kind))
