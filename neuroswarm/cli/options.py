@@ -27,6 +27,17 @@ TokenFileOption = Annotated[
         rich_help_panel=SECURITY,
     ),
 ]
+MaxPerAddressOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Peers taken from one IPv4 address or IPv6 /64. Default: 16 without a token, "
+        "no limit with one.",
+        envvar="NEUROSWARM_NETWORK_MAX_PEERS_PER_ADDRESS",
+        rich_help_panel=SECURITY,
+        show_default=False,
+        min=1,
+    ),
+]
 LogLevelOption = Annotated[
     LogLevel,
     typer.Option(

@@ -84,8 +84,8 @@ def load_token(text: str | None) -> SwarmToken:
 
     if text is None:
         logger.warning(
-            "no swarm token: this swarm is OPEN to everybody who can reach its ports "
-            "(make one with `neuroswarm token new`)"
+            "no swarm token: this swarm is OPEN to everybody who can reach its ports, and takes "
+            "few peers from one address (make a token with `neuroswarm token new`)"
         )
         return SwarmToken.OPEN
     return SwarmToken.parse(text)

@@ -12,6 +12,7 @@ from neuroswarm.cli.logs import configure_logging
 from neuroswarm.cli.options import (
     LogFormatOption,
     LogLevelOption,
+    MaxPerAddressOption,
     TokenFileOption,
     TokenOption,
 )
@@ -51,6 +52,7 @@ def tracker(
     ] = False,
     token: TokenOption = None,
     token_file: TokenFileOption = None,
+    max_peers_per_address: MaxPerAddressOption = None,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "plain",
 ) -> None:
@@ -63,7 +65,12 @@ def tracker(
     configure_logging(log_level, log_format)
     swarm_token = load_token(find_token(token, token_file, os.environ))
     listen = Endpoint(host, choose_port(host, port))
-    run_service(lambda: make_tracker(listen, swarm_token, is_open=http_open), _serve)
+    run_service(
+        lambda: make_tracker(
+            listen, swarm_token, is_open=http_open, max_per_address=max_peers_per_address
+        ),
+        _serve,
+    )
 
 
 def choose_port(host: str, asked: int | None) -> int:
@@ -82,7 +89,9 @@ def choose_port(host: str, asked: int | None) -> int:
     return port
 
 
-def make_tracker(listen: Endpoint, token: SwarmToken, *, is_open: bool) -> WebServer:
+def make_tracker(
+    listen: Endpoint, token: SwarmToken, *, is_open: bool, max_per_address: int | None = None
+) -> WebServer:
     """A web server that answers tracker requests and shows whom it knows; not started."""
     from prometheus_client import CollectorRegistry
 
@@ -91,11 +100,13 @@ def make_tracker(listen: Endpoint, token: SwarmToken, *, is_open: bool) -> WebSe
     from neuroswarm.discovery.tracker_server import TrackerDirectory
     from neuroswarm.identity.node_key import NodeKey
     from neuroswarm.identity.sealing import Sealer
+    from neuroswarm.membership.address_quota import choose_quota
     from neuroswarm.membership.peer_table import PeerTable
     from neuroswarm.web.server import Pages, WebServer
 
     clock = SystemClock()
-    peers = PeerTable(NodeKey.generate().node_id, REFRESH_S)
+    quota = choose_quota(max_per_address, is_open=token.is_open)
+    peers = PeerTable(NodeKey.generate().node_id, REFRESH_S, max_per_address=quota)
     directory = TrackerDirectory(peers, sealer=Sealer(token.datagram_key), clock=clock)
 
     def describe_peers() -> list[dict[str, object]]:
@@ -116,6 +127,8 @@ def make_tracker(listen: Endpoint, token: SwarmToken, *, is_open: bool) -> WebSe
         return {
             "role": "tracker",
             "token_fingerprint": token.fingerprint,
+            "is_open": token.is_open,
+            "max_peers_per_address": quota,
             "requests_answered": directory.num_answered,
             "requests_refused": directory.num_refused,
             "peers": describe_peers(),

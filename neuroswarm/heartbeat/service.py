@@ -17,6 +17,7 @@ from neuroswarm.config import HeartbeatConfig
 from neuroswarm.errors import BadSignature, MessageTooLarge, PeerError
 from neuroswarm.heartbeat.datagram import decode_datagram, encode_datagram
 from neuroswarm.heartbeat.remembered import Remembered
+from neuroswarm.heartbeat.restraint import Restraint
 from neuroswarm.membership.conduct import Offence
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import Peer, PeerTable
@@ -83,6 +84,7 @@ class HeartbeatService(Service):
         self._clock = clock
         self._hints = tuple(hints)
         self._remembered = Remembered(MAX_REMEMBERED)
+        self._restraint = Restraint()
         self._turn = 0
         self._is_open = False
         self._random = random.Random(record.node_id)
@@ -131,17 +133,27 @@ class HeartbeatService(Service):
 
     def _announce(self, *, is_leaving: bool) -> None:
         own = self._record.make(self._clock.wall(), is_leaving=is_leaving)
-        alive = self._peers.alive(self._clock.monotonic())
-        for endpoint, node_id in self._receivers():
-            self._send(endpoint, own, self._in_turn(alive, node_id))
+        now = self._clock.monotonic()
+        alive = self._peers.alive(now)
+        for endpoint, peer in self._receivers(now):
+            if peer is None or self._may_tell(peer, now):
+                node_id = None if peer is None else peer.node_id
+                self._send(endpoint, own, self._in_turn(alive, node_id))
 
-    def _receivers(self) -> Iterator[tuple[Endpoint, NodeId | None]]:
-        """Every endpoint to tell, once, with the peer that is there if it is known."""
-        known = {
-            peer.heartbeat_endpoint: peer.node_id
-            for peer in self._peers.all(self._clock.monotonic())
-            if not peer.heartbeat.is_leaving
-        }
+    def _may_tell(self, peer: Peer, now: float) -> bool:
+        """Whether a datagram may go to the peer's endpoint, which it may only have announced."""
+        endpoint = peer.heartbeat_endpoint
+        is_sure = peer.is_proven_there or endpoint in self._hints
+        return is_sure or self._restraint.allows(endpoint, now)
+
+    def _receivers(self, now: float) -> Iterator[tuple[Endpoint, Peer | None]]:
+        """Every endpoint to tell, once, with the peer that is there if it is known.
+
+        Of peers that announce the same endpoint the one that is proven to be there counts.
+        """
+        staying = (peer for peer in self._peers.all(now) if not peer.heartbeat.is_leaving)
+        by_proof = sorted(staying, key=lambda peer: peer.is_proven_there)
+        known = {peer.heartbeat_endpoint: peer for peer in by_proof}
         yield from known.items()
         forgotten = self._remembered.take_turn(REMEMBERED_PER_INTERVAL)
         others = dict.fromkeys((*self._hints, *forgotten))
@@ -211,9 +223,12 @@ class HeartbeatService(Service):
             self._peers.offend(signer, Offence.FLOOD, now)
 
     def _answer(self, newcomers: Iterable[Peer]) -> None:
+        now = self._clock.monotonic()
         for peer in newcomers:
+            if not self._may_tell(peer, now):
+                continue
             own = self._record.make(self._clock.wall())
-            alive = self._peers.alive(self._clock.monotonic())
+            alive = self._peers.alive(now)
             self._send(peer.heartbeat_endpoint, own, self._in_turn(alive, peer.node_id))
 
     def _is_of_banned(self, message: envelope_pb2.Signed, now: float) -> bool:
@@ -238,7 +253,7 @@ class HeartbeatService(Service):
 
     def _expire(self) -> None:
         for peer in self._peers.expire(self._clock.monotonic()):
-            if not peer.heartbeat.is_leaving:
+            if not peer.heartbeat.is_leaving and peer.is_proven_there:
                 self._remembered.add(peer.node_id, peer.heartbeat_endpoint)
 
     def _drop(self, error: PeerError) -> None:

@@ -6,11 +6,12 @@ the monotonic clock, in seconds. Belongs to the event loop's thread.
 
 from __future__ import annotations
 
-import ipaddress
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from neuroswarm.membership.address_quota import AddressQuota
+from neuroswarm.membership.addresses import is_local_only, is_same_host
 from neuroswarm.membership.bans import Ban, Bans
 from neuroswarm.membership.conduct import Conduct, Offence, Standing
 from neuroswarm.values import Endpoint, NodeId, PeerAddress
@@ -38,10 +39,14 @@ class Peer:
     signed: Signed
     last_seen_s: float
     """Last sign of life on the monotonic clock."""
-    rtt_s: float | None = None
-    """Smoothed round trip of calls; None before the first."""
     host_seen: str | None = None
     """Source address of its last own message; None while it is known by hearsay only."""
+    host_since_s: float = 0.0
+    """When it began to announce the host that it announces."""
+    rtt_s: float | None = None
+    """Smoothed round trip of calls; None before the first."""
+    host_answered: str | None = None
+    """Host at which it last answered a call and proved to be the one called."""
     is_suspected: bool = False
     """A call to it failed since its last sign of life."""
 
@@ -49,9 +54,17 @@ class Peer:
     def host(self) -> str:
         """Where to reach it: as announced, or as seen if that means this machine to us."""
         announced = self.heartbeat.host
-        if self.host_seen is None or not _is_local_only(announced):
+        if self.host_seen is None or not is_local_only(announced):
             return announced
-        return announced if _is_local_only(self.host_seen) else self.host_seen
+        return announced if is_local_only(self.host_seen) else self.host_seen
+
+    @property
+    def is_proven_there(self) -> bool:
+        """Whether it was heard from its host, or answered a call there.
+
+        Otherwise it may just have named somebody who wants nothing of all this.
+        """
+        return any(is_same_host(self.host, host) for host in (self.host_seen, self.host_answered))
 
     @property
     def address(self) -> PeerAddress:
@@ -72,13 +85,21 @@ class PeerTable:
     (four times as many), so that a replayed record does not bring a dead peer back.
     """
 
-    def __init__(self, me: NodeId, interval_s: float, max_peers: int = 4096) -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        interval_s: float,
+        max_peers: int = 4096,
+        *,
+        max_per_address: int | None = None,
+    ) -> None:
         """Start empty.
 
         Args:
             me: This node, which is never its own peer.
             interval_s: Seconds between two heartbeats of a peer, > 0.
             max_peers: Bound on peers, on bans and on scores, >= 1.
+            max_per_address: Peers at one IPv4 address or IPv6 /64, >= 1; None for no such limit.
         """
         self.me = me
         self.interval_s = interval_s
@@ -86,6 +107,7 @@ class PeerTable:
         self._peers: dict[NodeId, Peer] = {}
         self._bans = Bans(max_peers)
         self._conduct = Conduct(max_peers)
+        self.quota = AddressQuota(max_per_address)
         self._forgotten: OrderedDict[NodeId, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -104,22 +126,28 @@ class PeerTable:
 
         Returns:
             Whether it was news: newer than what is known of that peer, which is not this node,
-            not banned, and for which there is room.
+            not banned, and for which there is room, in the table and at its address.
         """
         node_id = signed.signer
         if node_id == self.me or self._bans.holds(node_id, now):
             return False
         known = self._peers.get(node_id)
         if heartbeat.sequence <= self._newest_sequence(node_id):
-            if known is not None and known.host_seen is None and known.signed == signed:
-                known.host_seen = host_seen  # heard of it before it came itself
+            is_first_own = known is not None and known.host_seen is None and known.signed == signed
+            if is_first_own and self._take_place(node_id, heartbeat, now, host_seen):
+                self._peers[node_id].host_seen = host_seen  # heard of it before it came itself
+            return False
+        if not self._take_place(node_id, heartbeat, now, host_seen):
             return False
         if known is None:
             if not self._make_room(now):
+                self.quota.release(node_id)
                 return False
             self._forgotten.pop(node_id, None)
-            self._peers[node_id] = Peer(node_id, heartbeat, signed, now, host_seen=host_seen)
+            self._peers[node_id] = Peer(node_id, heartbeat, signed, now, host_seen, now)
             return True
+        if known.heartbeat.host != heartbeat.host:
+            known.host_since_s = now
         known.heartbeat, known.signed, known.last_seen_s = heartbeat, signed, now
         known.host_seen = known.host_seen if host_seen is None else host_seen
         known.is_suspected = False
@@ -172,13 +200,18 @@ class PeerTable:
         if peer is not None:
             peer.is_suspected = True
 
-    def record_rtt(self, node_id: NodeId, rtt_s: float) -> None:
+    def record_rtt(self, node_id: NodeId, rtt_s: float, now: float | None = None) -> None:
         """Fold a measured round trip, in seconds, into the peer's smoothed one.
+
+        The answer also proves that the peer is at its host: with `now`, the monotonic time, unless
+        it began to announce that host after the call was made.
 
         Source: RFC 6298, section 2 (SRTT, gain 1/8). Differs: no variance is kept.
         """
         peer = self._peers.get(node_id)
         if peer is not None:
+            if now is None or now - rtt_s >= peer.host_since_s:
+                peer.host_answered = peer.host
             known = rtt_s if peer.rtt_s is None else peer.rtt_s
             peer.rtt_s = known + _RTT_GAIN * (rtt_s - known)
 
@@ -242,6 +275,19 @@ class PeerTable:
         peer = self._peers.get(node_id)
         return self._forgotten.get(node_id, -1) if peer is None else peer.heartbeat.sequence
 
+    def _take_place(
+        self, node_id: NodeId, heartbeat: Heartbeat, now: float, host_seen: str | None
+    ) -> bool:
+        """Whether the peer has a place at its address, which another may have to give up."""
+        known = self._peers.get(node_id)
+        seen = host_seen if host_seen is not None or known is None else known.host_seen
+        has_place, loser = self.quota.take(
+            node_id, seen or heartbeat.host, now, is_seen=seen is not None
+        )
+        if loser is not None:
+            self._forget(self._peers[loser])
+        return has_place
+
     def _make_room(self, now: float) -> bool:
         if len(self._peers) < self._max_peers:
             return True
@@ -253,16 +299,7 @@ class PeerTable:
 
     def _forget(self, peer: Peer) -> None:
         del self._peers[peer.node_id]
+        self.quota.release(peer.node_id)
         self._forgotten[peer.node_id] = peer.heartbeat.sequence
         if len(self._forgotten) > 4 * self._max_peers:
             self._forgotten.popitem(last=False)
-
-
-def _is_local_only(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified

@@ -15,6 +15,7 @@ from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.net.datagram import UdpTransport
+from neuroswarm.net.grpc_settings import CallBounds
 from neuroswarm.net.grpc_transport import GrpcTransport
 from neuroswarm.service import Service
 from neuroswarm.transport import Datagrams, Rpc
@@ -68,7 +69,11 @@ class NetworkCarriers(Service):
     def __init__(self, key: NodeKey, token: SwarmToken, config: SwarmNodeConfig) -> None:
         super().__init__()
         network = config.network
-        self.rpc = GrpcTransport(issue(token, key), Endpoint(network.host, network.bound_grpc_port))
+        self.rpc = GrpcTransport(
+            issue(token, key),
+            Endpoint(network.host, network.bound_grpc_port),
+            bounds=CallBounds(max_calls=network.max_concurrent_rpcs),
+        )
         self.datagrams = UdpTransport(
             Sealer(token.datagram_key), Endpoint(network.host, config.heartbeat.port)
         )

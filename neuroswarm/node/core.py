@@ -21,6 +21,7 @@ from neuroswarm.discovery.announce import choose_announced_host
 from neuroswarm.errors import CheckpointCorrupt, LifecycleError
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.identity.token import SwarmToken
+from neuroswarm.membership.address_quota import choose_quota
 from neuroswarm.node.assembly import (
     Membership,
     RoundsRoom,
@@ -117,6 +118,11 @@ class NodeCore(Service):
         is_newcomer = self._parts.replica.state.round == self._joined_round
         return not (is_newcomer and self._parts.rounds.crowd.has_voters())
 
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody may enter the swarm, for want of a token."""
+        return self._token.is_open
+
     def now(self) -> float:
         """Seconds of the node's monotonic clock."""
         return self._around.clock.monotonic()
@@ -145,8 +151,9 @@ class NodeCore(Service):
     async def _open(self, stack: AsyncExitStack) -> None:
         if self._token.is_open:
             logger.warning(
-                "open swarm: no token is set, so anyone can join and read "
-                "(make one with `neuroswarm token new`)"
+                "open swarm: no token is set, so anyone can join and read; at most %d peers are "
+                "taken from one address (make a token with `neuroswarm token new`)",
+                choose_quota(self.config.network.max_peers_per_address, is_open=True),
             )
         clock = self._around.clock
         home = await asyncio.to_thread(open_home, self.config, clock=clock)
@@ -240,6 +247,7 @@ class NodeCore(Service):
             sealer=Sealer(self._token.datagram_key),
             describe=reporter.describe,
             incarnation=home.folder.incarnation,
+            is_open=self.is_open,
             hints=self._around.hints,
             clock=clock,
         )

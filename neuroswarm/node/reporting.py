@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from neuroswarm.diloco.schedule import get_inner_steps
+from neuroswarm.node.admission import describe_admission
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.values import PROTOCOL_VERSION
 from neuroswarm.web.metrics import Measured, measure_mapping
@@ -115,6 +116,12 @@ class Reporter:
             "trackers": parts.membership.trackers.get_status(),
             "statements": dict(parts.rounds.intake.counters),
             "gossip": dict(parts.rounds.gossip.counters),
+            **describe_admission(
+                parts.membership.peers,
+                parts.membership.door,
+                self._node.now(),
+                is_open=self._node.is_open,
+            ),
             "heartbeats_dropped": dict(parts.membership.heartbeat.dropped),
             "rules": None if state is None else state.rules.model_dump(mode="json"),
         }

@@ -17,7 +17,7 @@ from neuroswarm.heartbeat.service import NEWS_BURST, HeartbeatService
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.membership.own_record import OwnRecord
-from neuroswarm.membership.peer_table import PeerTable
+from neuroswarm.membership.peer_table import FORGET_INTERVALS, PeerTable
 from neuroswarm.net.datagram import UdpTransport
 from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.testing.faults import DATAGRAM
@@ -415,3 +415,98 @@ async def test_records_sent_again_by_another_are_held_against_nobody(swarm):
         await swarm.clock.advance(1.0)
     assert b.peers.conduct(swarm.clock.monotonic()) == {}
     assert swarm.sees(b) == {a.id}
+
+
+def count_datagrams(swarm, to: Endpoint) -> list[float]:
+    """When a datagram arrives at an end that is nobody's."""
+    times: list[float] = []
+    end = swarm.network.datagrams(to)
+    end.on_datagram(lambda _data, _source: times.append(swarm.clock.monotonic()))
+    return end, times
+
+
+VICTIM = Endpoint("192.0.2.77", 53)
+
+
+async def test_an_endpoint_that_was_only_announced_gets_three_datagrams_a_minute(swarm):
+    a = await swarm.add()
+    end, times = count_datagrams(swarm, VICTIM)
+    await swarm.stack.enter_async_context(end)
+    outsider = await swarm.outsider()
+    keys = [NodeKey.generate() for _ in range(20)]
+    began = swarm.clock.monotonic()
+    for second in range(180):  # 20 identities, each with a new record every second
+        for key in keys:
+            record = record_at(VICTIM, sequence=second + 1)
+            own = sign(Kind.HEARTBEAT, record.encode(), key)
+            outsider.send(a.endpoint, encode_datagram(own, []))
+        await swarm.clock.advance(1.0)
+    assert len(a.peers) == len(keys)
+    for start in range(121):
+        window = [t for t in times if began + start <= t < began + start + 60]
+        assert len(window) <= 3
+    assert times
+
+
+async def test_an_announced_endpoint_is_told_at_every_interval_once_it_speaks_itself(swarm):
+    a = await swarm.add()
+    end, times = count_datagrams(swarm, VICTIM)
+    await swarm.stack.enter_async_context(end)
+    outsider = await swarm.outsider()
+    key = NodeKey.generate()
+    for sender, sequence in ((outsider, 1), (end, 2)):
+        own = sign(Kind.HEARTBEAT, record_at(VICTIM, sequence=sequence).encode(), key)
+        sender.send(a.endpoint, encode_datagram(own, []))
+        await swarm.settle()
+    times.clear()
+    await swarm.clock.advance(10 * INTERVAL_S)
+    assert len(times) >= 8
+
+
+async def test_announcing_a_peers_endpoint_takes_no_heartbeats_from_it(swarm):
+    a = await swarm.add()
+    b = await swarm.add(a)
+    outsider = await swarm.outsider()
+    await swarm.settle()
+    keys = [NodeKey.generate() for _ in range(8)]  # before and after the peer in order of ids
+    for sequence in range(1, 60):
+        for key in keys:
+            own = sign(Kind.HEARTBEAT, record_at(b.endpoint, sequence=sequence).encode(), key)
+            outsider.send(a.endpoint, encode_datagram(own, []))
+        await swarm.clock.advance(INTERVAL_S)
+        assert a.id in swarm.sees(b)
+    assert len(swarm.sees(a)) == 1 + len(keys)
+
+
+async def test_a_peer_that_answers_a_call_at_its_host_is_told_at_every_interval(swarm):
+    a = await swarm.add()
+    end, times = count_datagrams(swarm, VICTIM)
+    await swarm.stack.enter_async_context(end)
+    outsider = await swarm.outsider()
+    key = NodeKey.generate()
+    own = sign(Kind.HEARTBEAT, record_at(VICTIM, sequence=1).encode(), key)
+    outsider.send(a.endpoint, encode_datagram(own, []))
+    await swarm.settle()
+    await swarm.clock.advance(1.0)
+    a.peers.record_rtt(key.node_id, 5.0, swarm.clock.monotonic())  # called before it moved there
+    assert not a.peers.get(key.node_id).is_proven_there
+    a.peers.record_rtt(key.node_id, 0.5, swarm.clock.monotonic())
+    times.clear()
+    await swarm.clock.advance(10 * INTERVAL_S)
+    assert len(times) >= 8
+
+
+async def test_an_announced_endpoint_is_not_remembered_when_its_peer_falls_silent(swarm):
+    a = await swarm.add()
+    end, times = count_datagrams(swarm, VICTIM)
+    await swarm.stack.enter_async_context(end)
+    outsider = await swarm.outsider()
+    own = sign(Kind.HEARTBEAT, record_at(VICTIM, sequence=1).encode(), NodeKey.generate())
+    outsider.send(a.endpoint, encode_datagram(own, []))
+    await swarm.settle()
+    assert times
+    await swarm.clock.advance((FORGET_INTERVALS + 2) * INTERVAL_S)
+    assert len(a.peers) == 0
+    times.clear()
+    await swarm.clock.advance(600.0)
+    assert times == []
