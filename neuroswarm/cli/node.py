@@ -13,13 +13,14 @@ import typer
 from neuroswarm.cli import node_options as options
 from neuroswarm.cli.logs import configure_logging
 from neuroswarm.cli.options import (
+    AcceptTokenFileOption,
     LogFormatOption,
     LogLevelOption,
     TokenFileOption,
     TokenOption,
 )
 from neuroswarm.cli.ports import PortPlan, PortProbe, PortWishes, plan_ports
-from neuroswarm.cli.swarm_token import check_token, find_token
+from neuroswarm.cli.swarm_token import check_token, find_token, read_token_file
 
 if TYPE_CHECKING:
     from neuroswarm.cli.settings import Layer, Settings
@@ -41,6 +42,7 @@ def node(
     http_open: options.HttpOpen = False,
     token: TokenOption = None,
     token_file: TokenFileOption = None,
+    accept_token_file: AcceptTokenFileOption = None,
     name: options.Name = None,
     data: options.Data = None,
     no_training: options.NoTraining = False,
@@ -74,6 +76,8 @@ def node(
     text = find_token(token, token_file, os.environ, settings.network.token_file)
     if text is not None:
         check_token(text)
+    for file in settings.network.accepted_token_files:
+        check_token(read_token_file(file))
     run_service(lambda: _create(text, settings), _work)
 
 

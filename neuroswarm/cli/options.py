@@ -38,6 +38,14 @@ MaxPerAddressOption = Annotated[
         min=1,
     ),
 ]
+AcceptTokenFileOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="File with a token to accept besides; may be given again. "
+        "(env NEUROSWARM_ACCEPT_TOKEN_FILE, commas between several)",
+        rich_help_panel=SECURITY,
+    ),
+]
 LogLevelOption = Annotated[
     LogLevel,
     typer.Option(

@@ -6,7 +6,7 @@ Refuses to print it, but for `neuroswarm token show`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,13 @@ from neuroswarm.errors import AdmissionError
 
 if TYPE_CHECKING:
     from neuroswarm.identity.token import SwarmToken
+    from neuroswarm.identity.token_ring import TokenRing
 
 logger = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "NEUROSWARM_TOKEN"
 TOKEN_FILE_VARIABLE = "NEUROSWARM_TOKEN_FILE"
-MAX_TOKEN_FILE_BYTES = 4096
+ACCEPT_TOKEN_FILE_VARIABLE = "NEUROSWARM_ACCEPT_TOKEN_FILE"
 
 
 def find_token(
@@ -58,17 +59,32 @@ def find_token(
     return None
 
 
+def find_accepted(files: Sequence[Path] | None, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Files with tokens accepted besides: those of the flags, else of the environment."""
+    if files:
+        return tuple(files)
+    named = environment.get(ACCEPT_TOKEN_FILE_VARIABLE, "").split(",")
+    return tuple(Path(name.strip()) for name in named if name.strip())
+
+
 def read_token_file(path: Path) -> str:
-    """The first line of a token file; AdmissionError if there is none."""
-    try:
-        with path.expanduser().open("rb") as file:
-            data = file.read(MAX_TOKEN_FILE_BYTES)
-    except OSError as error:
-        raise AdmissionError(f"cannot read the token file {path}: {error.strerror}") from error
-    lines = data.decode("ascii", errors="replace").split()
-    if not lines:
-        raise AdmissionError(f"the token file {path} is empty")
-    return lines[0]
+    """The first word of a token file; AdmissionError if there is none."""
+    from neuroswarm.identity import token_ring
+
+    return token_ring.read_token_file(path)
+
+
+def load_ring(text: str | None, files: Iterable[Path]) -> TokenRing:
+    """The token of this text, as `load_token` has it, with those accepted besides.
+
+    Raises:
+        AdmissionError: a token is malformed, or a file cannot be read.
+    """
+    from neuroswarm.identity.token import SwarmToken
+    from neuroswarm.identity.token_ring import TokenRing
+
+    accepted = [SwarmToken.parse(read_token_file(file)) for file in files]
+    return TokenRing.of(load_token(text), accepted)
 
 
 def check_token(text: str) -> None:

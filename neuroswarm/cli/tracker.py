@@ -10,6 +10,7 @@ import typer
 
 from neuroswarm.cli.logs import configure_logging
 from neuroswarm.cli.options import (
+    AcceptTokenFileOption,
     LogFormatOption,
     LogLevelOption,
     MaxPerAddressOption,
@@ -23,11 +24,11 @@ from neuroswarm.cli.ports import (
     next_free,
     require_free,
 )
-from neuroswarm.cli.swarm_token import find_token, load_token
+from neuroswarm.cli.swarm_token import find_accepted, find_token, load_ring
 from neuroswarm.values import Endpoint
 
 if TYPE_CHECKING:
-    from neuroswarm.identity.token import SwarmToken
+    from neuroswarm.identity.token_ring import TokenRing
     from neuroswarm.web.server import WebServer
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ def tracker(
     ] = False,
     token: TokenOption = None,
     token_file: TokenFileOption = None,
+    accept_token_file: AcceptTokenFileOption = None,
     max_peers_per_address: MaxPerAddressOption = None,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "plain",
@@ -63,11 +65,12 @@ def tracker(
     from neuroswarm.cli.signals import run_service
 
     configure_logging(log_level, log_format)
-    swarm_token = load_token(find_token(token, token_file, os.environ))
+    text = find_token(token, token_file, os.environ)
+    tokens = load_ring(text, find_accepted(accept_token_file, os.environ))
     listen = Endpoint(host, choose_port(host, port))
     run_service(
         lambda: make_tracker(
-            listen, swarm_token, is_open=http_open, max_per_address=max_peers_per_address
+            listen, tokens, is_open=http_open, max_per_address=max_peers_per_address
         ),
         _serve,
     )
@@ -90,24 +93,24 @@ def choose_port(host: str, asked: int | None) -> int:
 
 
 def make_tracker(
-    listen: Endpoint, token: SwarmToken, *, is_open: bool, max_per_address: int | None = None
+    listen: Endpoint, tokens: TokenRing, *, is_open: bool, max_per_address: int | None = None
 ) -> WebServer:
     """A web server that answers tracker requests and shows whom it knows; not started."""
     from prometheus_client import CollectorRegistry
 
     from neuroswarm.clock import SystemClock
     from neuroswarm.discovery.tracker_client import REFRESH_S
+    from neuroswarm.discovery.tracker_messages import TRACKER_PATH
     from neuroswarm.discovery.tracker_server import TrackerDirectory
     from neuroswarm.identity.node_key import NodeKey
-    from neuroswarm.identity.sealing import Sealer
     from neuroswarm.membership.address_quota import choose_quota
     from neuroswarm.membership.peer_table import PeerTable
     from neuroswarm.web.server import Pages, WebServer
 
     clock = SystemClock()
-    quota = choose_quota(max_per_address, is_open=token.is_open)
+    quota = choose_quota(max_per_address, is_open=tokens.is_open)
     peers = PeerTable(NodeKey.generate().node_id, REFRESH_S, max_per_address=quota)
-    directory = TrackerDirectory(peers, sealer=Sealer(token.datagram_key), clock=clock)
+    directory = TrackerDirectory(peers, sealer=tokens.sealer, clock=clock)
 
     def describe_peers() -> list[dict[str, object]]:
         now = clock.monotonic()
@@ -126,8 +129,9 @@ def make_tracker(
     def describe() -> dict[str, object]:
         return {
             "role": "tracker",
-            "token_fingerprint": token.fingerprint,
-            "is_open": token.is_open,
+            "token_fingerprint": tokens.primary.fingerprint,
+            "token_fingerprints": tokens.fingerprints,
+            "is_open": tokens.is_open,
             "max_peers_per_address": quota,
             "requests_answered": directory.num_answered,
             "requests_refused": directory.num_refused,
@@ -135,7 +139,7 @@ def make_tracker(
         }
 
     pages = Pages(status=describe, peers=describe_peers, registry=CollectorRegistry())
-    return WebServer(listen, pages, tracker=directory.handle, is_open=is_open)
+    return WebServer(listen, pages, sealed={TRACKER_PATH: directory.handle}, is_open=is_open)
 
 
 async def _serve(server: WebServer) -> None:

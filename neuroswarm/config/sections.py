@@ -45,13 +45,19 @@ class NetworkConfig(Section):
     """Answer status, peers and metrics to callers from other machines too."""
     token_file: Path | None = None
     """File that holds the swarm token. Unset: the token comes from elsewhere, or none is used."""
+    accepted_token_files: tuple[Path, ...] = Field(default=(), max_length=4)
+    """Files with tokens accepted besides the node's own, while a swarm changes its token; one
+    string may hold several, with commas between them."""
+    owner: str = Field(default="", pattern="^([0-9a-f]{64})?$")
+    """Public key, in hex, of who may change a new swarm's rules and expel nodes (make one with
+    `neuroswarm owner new`). Unset: nobody can."""
     max_concurrent_rpcs: int = Field(default=256, ge=1)
     """gRPC calls served at once; more are refused."""
     max_peers_per_address: int | None = Field(default=None, ge=1)
     """Peers taken from one IPv4 address or IPv6 /64. Unset: 16 in a swarm without a token, which
     limits many nodes on one machine too; no limit with a token."""
 
-    @field_validator("trackers", mode="before")
+    @field_validator("trackers", "accepted_token_files", mode="before")
     @classmethod
     def _split_list(cls, value: object) -> object:
         if isinstance(value, str):

@@ -5,6 +5,7 @@ Refuses to know what connections carry.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cryptography import x509
@@ -56,6 +57,7 @@ class NodeCredentials:
     key_pem: bytes = field(repr=False)
     certificate_pem: bytes = field(repr=False)
     ca_pem: bytes = field(repr=False)
+    """Certificates of the authorities that others may be under, one after the other."""
 
     @property
     def node_id(self) -> NodeId:
@@ -68,8 +70,12 @@ def get_host_name(node_id: NodeId) -> str:
     return f"{node_id.hex()}.neuroswarm"
 
 
-def issue(token: SwarmToken, node_key: NodeKey) -> NodeCredentials:
+def issue(
+    token: SwarmToken, node_key: NodeKey, accepted: Iterable[SwarmToken] = ()
+) -> NodeCredentials:
     """Make a fresh TLS key with a certificate under `token` that names the node.
+
+    Others' certificates may be under `token` or one of the `accepted` tokens.
 
     Whoever holds the token can do this for its own node key, and for no other: the certificate
     carries the Ed25519 signature of the TLS key.
@@ -99,7 +105,10 @@ def issue(token: SwarmToken, node_key: NodeKey) -> NodeCredentials:
         node_key,
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
         certificate.public_bytes(Encoding.PEM),
-        authority.certificate.public_bytes(Encoding.PEM),
+        b"".join(
+            trusted.certificate_authority.certificate.public_bytes(Encoding.PEM)
+            for trusted in (token, *accepted)
+        ),
     )
 
 

@@ -5,6 +5,7 @@ Refuses to know what is sealed, and does not stop replay: sealed records carry s
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 
 from cryptography.exceptions import InvalidTag
@@ -24,9 +25,15 @@ class Sealer:
     a swarm of 50 that sends 500 datagrams a second gets there in three months.
     """
 
-    def __init__(self, key: bytes) -> None:
-        """Take a key of 32 bytes, like `SwarmToken.datagram_key`."""
+    def __init__(self, key: bytes, *accepted: bytes) -> None:
+        """Take keys of 32 bytes, like `SwarmToken.datagram_key`.
+
+        Args:
+            key: Seals, and is tried first on opening.
+            accepted: Open too, while a swarm changes its token.
+        """
         self._cipher = ChaCha20Poly1305(key)
+        self._ciphers = (self._cipher, *(ChaCha20Poly1305(other) for other in accepted))
 
     def seal(self, data: bytes, context: bytes = b"") -> bytes:
         """Encrypt and authenticate `data`; `context` says what it is and is not sent."""
@@ -34,10 +41,11 @@ class Sealer:
         return nonce + self._cipher.encrypt(nonce, data, context)
 
     def open(self, sealed: bytes, context: bytes = b"") -> bytes:
-        """Return what was sealed with this key in this context; BadSignature otherwise."""
+        """Return what was sealed with one of the keys in this context; BadSignature otherwise."""
         if len(sealed) < OVERHEAD_BYTES:
             raise BadSignature(f"not sealed: {len(sealed)} bytes (at least {OVERHEAD_BYTES})")
-        try:
-            return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], context)
-        except InvalidTag as error:
-            raise BadSignature("sealed with another key, or damaged on the way") from error
+        nonce, text = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
+        for cipher in self._ciphers:
+            with contextlib.suppress(InvalidTag):
+                return cipher.decrypt(nonce, text, context)
+        raise BadSignature("sealed with another key, or damaged on the way")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from neuroswarm.identity.token_ring import TokenRing
 from neuroswarm.membership.door import Door
 from neuroswarm.membership.peer_table import PeerTable
 
@@ -15,11 +16,12 @@ MAX_SHOWN = 256
 
 
 def describe_admission(
-    peers: PeerTable, door: Door, now: float, *, is_open: bool
+    peers: PeerTable, door: Door, tokens: TokenRing, now: float
 ) -> Mapping[str, object]:
     """The part of `/status` on who may come in, as JSON values."""
     return {
-        "is_open": is_open,
+        "is_open": tokens.is_open,
+        "token_fingerprints": tokens.fingerprints,
         "max_peers_per_address": peers.quota.max_per_address,
         "peers_over_quota": peers.quota.num_refused,
         "requests_of_banned": door.num_banned,

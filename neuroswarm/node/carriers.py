@@ -12,8 +12,7 @@ from typing import Any, Protocol
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.identity.certificate import issue
 from neuroswarm.identity.node_key import NodeKey
-from neuroswarm.identity.sealing import Sealer
-from neuroswarm.identity.token import SwarmToken
+from neuroswarm.identity.token_ring import TokenRing
 from neuroswarm.net.datagram import UdpTransport
 from neuroswarm.net.grpc_settings import CallBounds
 from neuroswarm.net.grpc_transport import GrpcTransport
@@ -58,7 +57,7 @@ class Carriers(Protocol):
         ...
 
 
-MakeCarriers = Callable[[NodeKey, SwarmToken, SwarmNodeConfig], Carriers]
+MakeCarriers = Callable[[NodeKey, TokenRing, SwarmNodeConfig], Carriers]
 
 
 class NetworkCarriers(Service):
@@ -66,17 +65,15 @@ class NetworkCarriers(Service):
 
     name = "carriers"
 
-    def __init__(self, key: NodeKey, token: SwarmToken, config: SwarmNodeConfig) -> None:
+    def __init__(self, key: NodeKey, tokens: TokenRing, config: SwarmNodeConfig) -> None:
         super().__init__()
         network = config.network
         self.rpc = GrpcTransport(
-            issue(token, key),
+            issue(tokens.primary, key, tokens.accepted),
             Endpoint(network.host, network.bound_grpc_port),
             bounds=CallBounds(max_calls=network.max_concurrent_rpcs),
         )
-        self.datagrams = UdpTransport(
-            Sealer(token.datagram_key), Endpoint(network.host, config.heartbeat.port)
-        )
+        self.datagrams = UdpTransport(tokens.sealer, Endpoint(network.host, config.heartbeat.port))
 
     @property
     def grpc_endpoint(self) -> Endpoint:

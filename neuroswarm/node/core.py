@@ -18,9 +18,10 @@ from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.discovery.announce import choose_announced_host
+from neuroswarm.discovery.tracker_messages import TRACKER_PATH
 from neuroswarm.errors import CheckpointCorrupt, LifecycleError
-from neuroswarm.identity.sealing import Sealer
 from neuroswarm.identity.token import SwarmToken
+from neuroswarm.identity.token_ring import TokenRing
 from neuroswarm.membership.address_quota import choose_quota
 from neuroswarm.node.assembly import (
     Membership,
@@ -92,7 +93,7 @@ class NodeCore(Service):
     ) -> None:
         super().__init__()
         self.config = config
-        self._token = token
+        self._tokens = TokenRing(token)
         self._workload = workload
         self._around = surroundings or Surroundings()
         self._parts: Parts | None = None
@@ -119,9 +120,14 @@ class NodeCore(Service):
         return not (is_newcomer and self._parts.rounds.crowd.has_voters())
 
     @property
+    def tokens(self) -> TokenRing:
+        """The swarm token in use and those accepted; the latter once `start` has read them."""
+        return self._tokens
+
+    @property
     def is_open(self) -> bool:
         """Whether anybody may enter the swarm, for want of a token."""
-        return self._token.is_open
+        return self._tokens.is_open
 
     def now(self) -> float:
         """Seconds of the node's monotonic clock."""
@@ -149,7 +155,10 @@ class NodeCore(Service):
     # -- life ------------------------------------------------------------------------
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        if self._token.is_open:
+        self._tokens = await asyncio.to_thread(
+            TokenRing.read, self._tokens.primary, self.config.network.accepted_token_files
+        )
+        if self.is_open:
             logger.warning(
                 "open swarm: no token is set, so anyone can join and read; at most %d peers are "
                 "taken from one address (make a token with `neuroswarm token new`)",
@@ -238,13 +247,13 @@ class NodeCore(Service):
             max_retained_states=config.rounds.max_retained_states, tamper=self._around.tamper,
         )  # fmt: skip
         cohort = make_cohort(config.network.name, replica)
-        carriers = self._around.make_carriers(home.key, self._token, config)
+        carriers = self._around.make_carriers(home.key, self._tokens, config)
         reporter = Reporter(self, Statistics(home.key.node_id))
         membership = assemble_membership(
             config,
             carriers,
             key=home.key,
-            sealer=Sealer(self._token.datagram_key),
+            sealer=self._tokens.sealer,
             describe=reporter.describe,
             incarnation=home.folder.incarnation,
             is_open=self.is_open,

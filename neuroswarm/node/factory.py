@@ -50,7 +50,8 @@ def create_swarm_node(
 
     Args:
         node_token: The swarm's token (`neuroswarm token new`). None or "" joins the open swarm,
-            which anyone can enter.
+            which anyone can enter. Tokens accepted besides are the configuration's
+            (`network.accepted_token_files`).
         port: HTTP port, 0 for any free one. gRPC listens on `port + 1000` unless the
             configuration says otherwise.
         tracker_url: Address of any node or tracker, like "http://10.0.0.5:7101"; or several.

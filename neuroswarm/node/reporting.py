@@ -119,8 +119,8 @@ class Reporter:
             **describe_admission(
                 parts.membership.peers,
                 parts.membership.door,
+                self._node.tokens,
                 self._node.now(),
-                is_open=self._node.is_open,
             ),
             "heartbeats_dropped": dict(parts.membership.heartbeat.dropped),
             "rules": None if state is None else state.rules.model_dump(mode="json"),

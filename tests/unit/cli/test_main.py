@@ -57,6 +57,8 @@ def test_status_and_token_need_no_torch():
         (["node", "--token", "secret"], 77, "malformed swarm token"),
         (["node", "--token-file", "/nowhere"], 77, "cannot read the token file /nowhere"),
         (["tracker", "--token", "secret"], 77, "malformed swarm token"),
+        (["node", "--accept-token-file", "/nowhere"], 77, "cannot read the token file /nowhere"),
+        (["tracker", "--accept-token-file", "/nowhere"], 77, "cannot read the token file"),
         (["token", "show"], 77, "no token: give --token"),
         (["status", "ftp://x"], 78, "only http and https"),
         (["status", "x:y"], 78, "port out of range"),

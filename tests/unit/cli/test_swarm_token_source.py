@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from neuroswarm.cli.swarm_token import find_token, load_token
+from neuroswarm.cli.settings import from_environment, from_flags, resolve
+from neuroswarm.cli.swarm_token import find_accepted, find_token, load_token
 from neuroswarm.errors import AdmissionError
 from neuroswarm.identity.token import SwarmToken
 
@@ -54,3 +55,18 @@ def test_swarm_without_a_token_is_loudly_open(caplog: pytest.LogCaptureFixture):
 def test_token_is_read_back():
     token = SwarmToken.new()
     assert load_token(token.text) == token
+
+
+def test_accepted_tokens_come_from_flags_else_the_environment(tmp_path: Path):
+    environment = {"NEUROSWARM_ACCEPT_TOKEN_FILE": "a, b,"}
+    assert find_accepted([tmp_path], environment) == (tmp_path,)
+    assert find_accepted([], environment) == (Path("a"), Path("b"))
+    assert find_accepted(None, {}) == ()
+
+
+def test_node_settings_take_accepted_token_files_from_flag_and_environment():
+    path = "network.accepted_token_files"
+    flags = from_flags({"accept_token_file": [Path("a"), Path("b")]})
+    assert resolve([flags]).asked(path) == (Path("a"), Path("b"))
+    environment = from_environment({"NEUROSWARM_ACCEPT_TOKEN_FILE": "a,b"})
+    assert resolve([environment]).asked(path) == (Path("a"), Path("b"))
