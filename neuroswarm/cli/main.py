@@ -9,7 +9,7 @@ from typing import Annotated, cast
 
 import typer
 
-from neuroswarm.cli import demo, node, status, token, tracker
+from neuroswarm.cli import bench, demo, node, owner, rules, status, token, tracker
 from neuroswarm.cli.exit_codes import ExitCode, explain
 
 # click's own errors (bad usage), wherever this version of typer keeps them
@@ -31,6 +31,9 @@ app.command()(tracker.tracker)
 app.command()(status.status)
 app.command()(demo.demo)
 app.add_typer(token.app, name="token")
+app.add_typer(owner.app, name="owner")
+app.add_typer(rules.app, name="rules")
+app.add_typer(bench.app, name="bench")
 
 
 @app.callback(invoke_without_command=True)

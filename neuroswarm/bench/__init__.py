@@ -1,0 +1,1 @@
+"""Benchmarks: what the swarm promises, measured on real training."""

@@ -1,0 +1,99 @@
+"""The attack benchmark from beginning to end: plan, runs, report.
+
+Refuses to know the command line.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from neuroswarm.bench.display import Display
+from neuroswarm.bench.execution import Result, run_jobs
+from neuroswarm.bench.matrix import ARMS, Arm, Selection, describe_selection, plan
+from neuroswarm.bench.report import check_promises, finite, summarise
+from neuroswarm.bench.task import Task
+from neuroswarm.diloco.rules import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is run, on what and how."""
+
+    selection: Selection = field(default_factory=Selection)
+    task: Task = field(default_factory=Task)
+    arms: Sequence[Arm] = ARMS
+    num_processes: int = 1
+    data: Path | None = None
+    """Text to train on; None: this Python's standard library."""
+
+
+def run_attacks(setup: Setup, display: Display) -> dict[str, Any]:
+    """Make all runs and the report of them, JSON values.
+
+    Raises:
+        ConfigError: Rules or attacks of that name do not exist.
+        DataError: There is no text.
+        ComputeError: A process died.
+    """
+    jobs = plan(setup.selection, setup.task, setup.arms)
+    left_out = describe_selection(setup.selection, setup.arms)
+    started_at = time.monotonic()
+    results: list[Result] = []
+    display.begin("attacks", len(jobs))
+    try:
+        for result in run_jobs(jobs, num_processes=setup.num_processes, data=setup.data):
+            results.append(result)
+            display.advance(f"{result.job}: loss {result.loss:.4f}, {result.seconds:.0f} s")
+    finally:
+        display.end()
+    order = {job: place for place, job in enumerate(_in_order(jobs, setup.arms))}
+    results.sort(key=lambda result: order[result.job])
+    report = summarise(results)
+    report |= {
+        "seeds": list(setup.selection.seeds),
+        "left_out": left_out,
+        "task": setup.task.as_dict(),
+        "arms": {arm.name: dict(arm.rules) for arm in setup.arms},
+        "default_rules": Rules().model_dump(mode="json"),
+        "data": "this Python's standard library" if setup.data is None else str(setup.data),
+        "versions": _versions(),
+        "processes": setup.num_processes,
+        "runs": len(results),
+        "runtime_s": time.monotonic() - started_at,
+        "seconds_in_runs": sum(result.seconds for result in results),
+    }
+    report["promises"] = [
+        {"name": p.name, "holds": p.holds, "said": p.said} for p in check_promises(report)
+    ]
+    done: dict[str, Any] = finite(report)
+    return done
+
+
+def _in_order(jobs: Sequence[Any], arms: Sequence[Arm]) -> list[Any]:
+    """Jobs by arm and attack as the tables name them."""
+    places = {arm.name: place for place, arm in enumerate(arms)}
+    attacks = [attack for arm in arms for attack in arm.attacks]
+    first = {attack: attacks.index(attack) for attack in set(attacks)}
+    return sorted(
+        jobs,
+        key=lambda job: (
+            places.get(job.arm, len(places)), first.get(job.attack, -1), job.seed, job.num_honest
+        ),
+    )  # fmt: skip
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "neuroswarm": version("neuroswarm"),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+    }

@@ -1,0 +1,166 @@
+"""`neuroswarm bench`: measure on this machine what the swarm promises."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from neuroswarm.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from neuroswarm.bench.matrix import Selection
+
+app = typer.Typer(help="Measure on this machine what the swarm promises.")
+
+
+@app.callback(invoke_without_command=True)
+def bench(context: typer.Context) -> None:
+    """Measure on this machine what the swarm promises."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def attacks(
+    *,
+    json_path: Annotated[
+        Path | None,
+        typer.Option("--json", help="Write what was measured here.", show_default=False),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One seed and three sets of rules, in some minutes.")
+    ] = False,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="Seeds, with commas. Default: 11,12,13; 11 if quick.", show_default=False
+        ),
+    ] = None,
+    rules: Annotated[
+        str | None, typer.Option(help="Only these sets of rules, with commas.", show_default=False)
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option("--attacks", help="Only these attacks, with commas.", show_default=False),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs at once. Default: one a core.", show_default=False),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Rounds of each run, to try it out. Default: 20.", show_default=False
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Text file or folder to train on. Default: this Python's library source.",
+            show_default=False,
+        ),
+    ] = None,
+) -> int:
+    """Train small models in swarms of which a quarter attacks, and compare the losses.
+
+    The full benchmark takes about half an hour on two cores.
+
+    Ends with 70 if what was promised does not hold.
+
+    Examples:
+      neuroswarm bench attacks --json attacks.json
+
+      neuroswarm bench attacks --quick --rules default,mean --attacks "sign flip,ALIE"
+    """
+    from rich.console import Console
+
+    from neuroswarm.bench.attack_bench import Setup, run_attacks
+    from neuroswarm.bench.display import make_display
+    from neuroswarm.bench.task import Task
+    from neuroswarm.training.threads import choose_num_threads
+
+    _require_file(json_path)
+    selection = make_selection(quick=quick, seeds=seeds, rules=rules, attacks=only)
+    num_processes = jobs or choose_num_threads(os.cpu_count() or 1)
+    console = Console()
+    task = Task() if rounds is None else Task().with_rounds(Task().inner_steps, rounds)
+    setup = Setup(selection, task, num_processes=num_processes, data=data)
+    report = run_attacks(setup, make_display(console))
+    if json_path is not None:
+        json_path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n")
+        typer.echo(f"measures written to {json_path}")
+    _show(report, console.print)
+    return _conclude(report)
+
+
+@app.command()
+def table(
+    report: Annotated[Path, typer.Argument(help="JSON file of `neuroswarm bench attacks`.")],
+) -> None:
+    """Print the tables of a finished benchmark as Markdown."""
+    from neuroswarm.bench.tables import make_markdown
+    from neuroswarm.errors import ConfigError
+
+    try:
+        found = json.loads(report.read_text())
+        text = make_markdown(found)
+    except FileNotFoundError as error:
+        raise ConfigError(f"no such file: {report}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{report} is no report of `neuroswarm bench attacks`") from error
+    typer.echo(text, nl=False)
+
+
+def make_selection(
+    *, quick: bool, seeds: str | None, rules: str | None, attacks: str | None
+) -> Selection:
+    """What the flags ask for; ConfigError if a seed is no number."""
+    from neuroswarm.bench.matrix import REPORTED_SEEDS, Selection
+    from neuroswarm.errors import ConfigError
+
+    chosen: Sequence[int] = REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS
+    if seeds is not None:
+        try:
+            chosen = [int(text) for text in _split(seeds)]
+        except ValueError as error:
+            raise ConfigError(f"--seeds {seeds}: whole numbers with commas are needed") from error
+        if not chosen or min(chosen) < 0 or len(set(chosen)) < len(chosen):
+            raise ConfigError(f"--seeds {seeds}: at least one, none twice or below 0")
+    return Selection(tuple(chosen), _split(rules or ""), _split(attacks or ""), quick)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _show(report: dict[str, Any], show: Callable[..., None]) -> None:
+    from neuroswarm.bench.tables import attack_rows, fact_lines, gossip_rows, make_table
+
+    for rows in (attack_rows(report), gossip_rows(report)):
+        if len(rows) > 1:
+            show(make_table(rows))
+    typer.echo("\n".join(filter(None, [report["left_out"], *fact_lines(report)])))
+
+
+def _conclude(report: dict[str, Any]) -> int:
+    broken = [promise for promise in report["promises"] if not promise["holds"]]
+    for promise in broken:
+        typer.echo(f"neuroswarm: failed: {promise['said']}", err=True)
+    return ExitCode.UNFULFILLED if broken else ExitCode.OK
+
+
+def _require_file(path: Path | None) -> None:
+    """ConfigError if this cannot be written, now rather than after half an hour."""
+    from neuroswarm.errors import ConfigError
+
+    if path is None:
+        return
+    if path.is_dir():
+        raise ConfigError(f"cannot write {path}: it is a folder")
+    if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+        raise ConfigError(f"cannot write {path}: no folder {path.parent} to write to")
