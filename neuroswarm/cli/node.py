@@ -43,6 +43,7 @@ def node(
     token: TokenOption = None,
     token_file: TokenFileOption = None,
     accept_token_file: AcceptTokenFileOption = None,
+    owner: options.Owner = None,
     name: options.Name = None,
     data: options.Data = None,
     no_training: options.NoTraining = False,

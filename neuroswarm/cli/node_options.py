@@ -51,6 +51,14 @@ HttpOpen = Annotated[
     bool,
     _option("Answer status to other machines too.", NETWORK, "--http-open", variable="HTTP_OPEN"),
 ]
+Owner = Annotated[
+    str | None,
+    _option(
+        "Public key of who may change a new swarm's rules (`neuroswarm owner new`).",
+        NETWORK,
+        variable="OWNER",
+    ),
+]
 Name = Annotated[
     str | None,
     _option("Name of the swarm. Default: default.", TRAINING, variable="NAME"),

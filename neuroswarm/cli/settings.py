@@ -28,6 +28,7 @@ SHORT_NAMES: Mapping[str, str] = {
     "announce": "network.announce_host",
     "name": "network.name",
     "http_open": "network.http_open",
+    "owner": "network.owner",
     "accept_token_file": "network.accepted_token_files",
     "state_dir": "state_dir",
     "data": "data.path",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -22,7 +22,10 @@ from neuroswarm.config.legality import (
     default_method,
 )
 from neuroswarm.errors import ConfigError, SchemaMismatch
+from neuroswarm.values import NodeId
 from neuroswarm.wire import limits
+
+NodeIdText = Annotated[str, Field(pattern="^[0-9a-f]{40}$")]
 
 
 class Rules(BaseModel):
@@ -82,6 +85,13 @@ class Rules(BaseModel):
     inner_steps_max: int = Field(default=1000, ge=1, le=1_000_000)
     """Most inner steps of a round."""
 
+    revision: int = Field(default=0, ge=0, le=limits.MAX_COUNT)
+    """How often the owner has changed the rules."""
+    owner: str = Field(default="", pattern="^([0-9a-f]{64})?$")
+    """Ed25519 key, in hex, whose signature changes these rules; empty: nobody can."""
+    expelled: tuple[NodeIdText, ...] = Field(default=(), max_length=limits.MAX_EXPELLED)
+    """Nodes that nobody listens to any more, ascending, in hex."""
+
     @model_validator(mode="before")
     @classmethod
     def _choose_method(cls, values: Any) -> Any:
@@ -104,6 +114,17 @@ class Rules(BaseModel):
                 f"{self.inner_steps_min} > {self.inner_steps_max}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _check_expelled(self) -> Self:
+        if list(self.expelled) != sorted(set(self.expelled)):
+            raise ValueError("expelled nodes are not strictly ascending")
+        return self
+
+    @property
+    def expelled_ids(self) -> frozenset[NodeId]:
+        """The expelled nodes."""
+        return frozenset(NodeId(bytes.fromhex(text)) for text in self.expelled)
 
     def to_bytes(self) -> bytes:
         """Canonical JSON: sorted keys, no spaces, ASCII. The same bytes for equal rules."""

@@ -1,6 +1,7 @@
 """Contributions of the latest rounds as they arrived: header, and payload once it is whole.
 
-Knows nothing of where they came from or whether they were agreed.
+And the owner's amendments, which are agreed with them. Knows nothing of where they came from or
+whether they were agreed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from neuroswarm.wire.messages import Contribution
 from neuroswarm.wire.signed import Signed
 
 MAX_ENTRIES = 16384
+MAX_AMENDMENTS = 64
 
 
 @dataclass(slots=True)
@@ -31,6 +33,7 @@ class Archive:
         self._bytes = 0
         self._entries: dict[bytes, Entry] = {}
         self._withheld: set[bytes] = set()
+        self._amendments: dict[bytes, Signed] = {}
 
     def get(self, contribution: bytes) -> Entry | None:
         """The contribution with that id, if it is remembered."""
@@ -40,6 +43,29 @@ class Archive:
         """Its payload, if it is held whole and may be given out."""
         entry = self._entries.get(contribution)
         return None if entry is None or contribution in self._withheld else entry.payload
+
+    def amendment(self, amendment: bytes) -> Signed | None:
+        """The amendment with that id, if it is remembered."""
+        return self._amendments.get(amendment)
+
+    def amendments(self) -> tuple[Signed, ...]:
+        """All remembered amendments."""
+        return tuple(self._amendments.values())
+
+    def add_amendment(self, signed: Signed) -> None:
+        """Remember a verified amendment; the one that came first makes room."""
+        self._amendments.setdefault(signed.id, signed)
+        if len(self._amendments) > MAX_AMENDMENTS:
+            del self._amendments[next(iter(self._amendments))]
+
+    def statement(self, id_: bytes) -> Signed | None:
+        """The contribution's header or the amendment with that id, if it is remembered."""
+        entry = self._entries.get(id_)
+        return self._amendments.get(id_) if entry is None else entry.signed
+
+    def is_whole(self, id_: bytes) -> bool:
+        """Whether nothing is missing here to apply it: an amendment has no payload."""
+        return id_ in self._amendments or self.payload(id_) is not None
 
     def withhold(self, contribution: bytes) -> None:
         """Give its payload to nobody before `reveal`: others could still answer it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from neuroswarm.config import RoundConfig
@@ -25,6 +25,8 @@ from neuroswarm.wire.signed import Kind, Signed, verify
 logger = logging.getLogger(__name__)
 
 ASK_TIMEOUT_S = 5.0
+_CONFIRMS = frozenset({Kind.CONFIRM})
+_IN_SETS = frozenset({Kind.CONTRIBUTION, Kind.AMENDMENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Result:
     contributions: tuple[bytes, ...]
     confirms: tuple[Signed, ...]
     headers: tuple[Signed, ...]
+    """Of contributions, and amendments."""
     next_digest: bytes
 
 
@@ -94,12 +97,12 @@ class Asker:
     async def headers(
         self, contributions: Iterable[bytes], source: PeerAddress
     ) -> tuple[Signed, ...]:
-        """Headers of contributions that were heard of by id only, verified; those known there."""
+        """Headers and amendments that were heard of by id only, verified; those known there."""
         wanted = tuple(contributions)[: limits.MAX_HEADERS]
         request = gossip_pb2.HeadersRequest(contributions=wanted).SerializeToString()
         data = await self._rpc.call(source, "Gossip/Headers", request, timeout_s=ASK_TIMEOUT_S)
         reply = parse(gossip_pb2.HeadersReply, data)
-        found = await _verified(reply.headers, Kind.CONTRIBUTION, limits.MAX_HEADERS)
+        found = await _verified(reply.headers, _IN_SETS, limits.MAX_HEADERS)
         return tuple(header for header in found if header.id in wanted)
 
     async def result(self, round_: int, base_digest: bytes, source: PeerAddress) -> Result | None:
@@ -111,13 +114,13 @@ class Asker:
         reply = parse(gossip_pb2.ResultReply, data)
         if not reply.is_known:
             return None
-        confirms = await _verified(reply.confirms, Kind.CONFIRM, limits.MAX_SET)
+        confirms = await _verified(reply.confirms, _CONFIRMS, limits.MAX_SET)
         said = [decode_confirm(confirm.body) for confirm in confirms]
         if not said or any(_about(c) != _about(said[0]) for c in said):
             raise ProtocolViolation("confirms of different sets", peer=source.node_id)
         if (said[0].round, said[0].base_digest) != (round_, base_digest):
             raise ProtocolViolation("result of another round", peer=source.node_id)
-        headers = await _verified(reply.headers, Kind.CONTRIBUTION, limits.MAX_SET)
+        headers = await _verified(reply.headers, _IN_SETS, limits.MAX_SET)
         agreed = said[0].contributions
         return Result(
             agreed, confirms, tuple(h for h in headers if h.id in agreed), reply.next_digest
@@ -165,7 +168,7 @@ def is_payload_of(header: Contribution, payload: bytes | bytearray) -> bool:
 
 async def _claimed_round(message: gossip_pb2.LineageRound) -> ClaimedRound:
     base, after = message.base_digest, message.next_digest
-    confirms = await _verified(message.confirms, Kind.CONFIRM, limits.MAX_SET)
+    confirms = await _verified(message.confirms, _CONFIRMS, limits.MAX_SET)
     said = {confirm.signer: decode_confirm(confirm.body) for confirm in confirms}
     if not said:
         return ClaimedRound(message.round, base, after)
@@ -178,7 +181,7 @@ async def _claimed_round(message: gossip_pb2.LineageRound) -> ClaimedRound:
 
 
 async def _verified(
-    messages: Sequence[envelope_pb2.Signed], kind: Kind, limit: int
+    messages: Sequence[envelope_pb2.Signed], kinds: Collection[Kind], limit: int
 ) -> tuple[Signed, ...]:
     """All statements of an answer, verified beside the event loop: 0.1 ms each."""
     if len(messages) > limit:
@@ -186,8 +189,9 @@ async def _verified(
     if not messages:
         return ()
     found = await asyncio.to_thread(lambda: tuple(verify(message) for message in messages))
-    if any(signed.kind is not kind for signed in found):
-        raise ProtocolViolation(f"a statement that is no {kind.name.lower()}")
+    if any(signed.kind not in kinds for signed in found):
+        wanted = " or ".join(sorted(kind.name.lower() for kind in kinds))
+        raise ProtocolViolation(f"a statement that is no {wanted}")
     return found
 
 

@@ -24,7 +24,7 @@ from neuroswarm.transport import Rpc
 from neuroswarm.v1 import envelope_pb2, gossip_pb2
 from neuroswarm.values import NodeId, PeerAddress
 from neuroswarm.wire import limits
-from neuroswarm.wire.signed import Signed, peek_id, verify
+from neuroswarm.wire.signed import Kind, Signed, peek_id, verify
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,10 @@ class Listener(Protocol):
         Returns:
             Whether it is worth relaying, or the proof if it convicts its signer.
         """
+        ...
+
+    def on_amendment(self, signed: Signed) -> bool:
+        """Take a verified amendment, its owner unchecked; returns whether to relay it."""
         ...
 
     def on_inline(self, contribution: bytes, payload: bytes) -> None:
@@ -138,6 +142,9 @@ class GossipService(Service):
             self.counters["duplicates"] += 1
             return
         signed = verify(relayed.message)
+        if signed.kind is Kind.AMENDMENT:
+            self._take_amendment(caller, signed, relayed.hops_left)
+            return
         statement = statements.decode(signed)
         self._seen.add(statement_id)
         self.counters["received"] += 1
@@ -149,6 +156,13 @@ class GossipService(Service):
         if is_worth_relaying and hops is not None:
             self.counters["relayed"] += 1
             self._post(Parcel(signed, hops), avoid={caller, signed.signer})
+
+    def _take_amendment(self, caller: NodeId, signed: Signed, hops_left: int) -> None:
+        # Not noted as seen: one that comes too early, before the rules that it follows, is
+        # judged anew when it comes again.
+        hops = hops_after(hops_left)
+        if self._listener.on_amendment(signed) and hops is not None:
+            self._post(Parcel(signed, hops), avoid={caller})
 
     def _take_inline(self, _caller: NodeId, inline: gossip_pb2.InlinePayload) -> None:
         self._listener.on_inline(inline.contribution, inline.data)

@@ -58,8 +58,8 @@ class RoundsServer:
 
     def _headers(self, contributions: tuple[bytes, ...]) -> list[envelope_pb2.Signed]:
         """The known ones, as many as fit into an answer beside the confirms of one round."""
-        entries = map(self._records.archive.get, contributions)
-        found = [entry.signed for entry in entries if entry is not None]
+        known = map(self._records.archive.statement, contributions)
+        found = [signed for signed in known if signed is not None]
         sizes = itertools.accumulate(len(s.body) + SIGNED_OVERHEAD_BYTES for s in found)
         fitting = sum(size <= limits.MAX_MESSAGE_BYTES // 2 for size in sizes)
         return [signed.to_proto() for signed in found[:fitting]]
@@ -88,8 +88,8 @@ class RoundsServer:
 
     def _has_all(self, finished: FinishedRound) -> bool:
         """Whether a peer could replay the round from here; otherwise it must download a state."""
-        payloads = map(self._records.archive.payload, finished.contributions)
-        return bool(finished.confirms) and all(payload is not None for payload in payloads)
+        archive = self._records.archive
+        return bool(finished.confirms) and all(map(archive.is_whole, finished.contributions))
 
     async def _on_lineage(self, _caller: NodeId, data: bytes) -> bytes:
         request = parse(gossip_pb2.LineageRequest, data)

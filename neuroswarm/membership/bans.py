@@ -30,6 +30,8 @@ class Bans:
     def __init__(self, max_bans: int) -> None:
         self._max_bans = max_bans
         self._bans: dict[NodeId, Ban] = {}
+        self.expelled: frozenset[NodeId] = frozenset()
+        """Refused by the swarm's rules, for as long as those say so."""
 
     def add(self, node_id: NodeId, reason: str, until: float | None) -> None:
         """Refuse a peer; a longer refusal that stands already is kept."""
@@ -42,16 +44,20 @@ class Bans:
 
     def holds(self, node_id: NodeId, now: float) -> bool:
         """Whether the peer is refused at `now`."""
+        if node_id in self.expelled:
+            return True
         ban = self._bans.get(node_id)
         return ban is not None and ban.holds(now)
 
     def current(self, now: float) -> Mapping[NodeId, Ban]:
         """The refusals that stand at `now`, by node id."""
-        return {node_id: ban for node_id, ban in sorted(self._bans.items()) if ban.holds(now)}
+        expelled = {node_id: Ban("expelled by the owner", None) for node_id in self.expelled}
+        banned = {node_id: ban for node_id, ban in self._bans.items() if ban.holds(now)}
+        return dict(sorted((expelled | banned).items()))
 
     def expire(self, now: float) -> None:
         """Drop what is over."""
-        self._bans = dict(self.current(now))
+        self._bans = {node_id: ban for node_id, ban in self._bans.items() if ban.holds(now)}
 
 
 def _end(ban: Ban) -> float:

@@ -220,6 +220,10 @@ class PeerTable:
         if node_id != self.me:
             self._bans.add(node_id, reason, until)
 
+    def expel(self, node_ids: frozenset[NodeId]) -> None:
+        """Refuse exactly these by the swarm's rules, besides those that are banned."""
+        self._bans.expelled = node_ids - {self.me}
+
     def offend(self, node_id: NodeId, offence: Offence, now: float) -> bool:
         """Count an offence; too many in too short a time ban the peer for a while.
 

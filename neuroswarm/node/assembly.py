@@ -138,6 +138,7 @@ def assemble_rounds(
         crowd,
         want=lambda contribution, holder: room[0].want(contribution, holder),
         wake=lambda: room[0].wake(),
+        tell=lambda amendment: gossip.spread(amendment),
         max_archive_bytes=ARCHIVE_BYTES,
     )
     gossip = GossipService(

@@ -6,14 +6,15 @@ Knows nothing of how the decision was reached.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from neuroswarm.diloco.outer import AgreedContribution, RoundOutcome, advance
+from neuroswarm.diloco.amending import amend
+from neuroswarm.diloco.outer import RoundOutcome, advance
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import PeerError
 from neuroswarm.node.crowd import Crowd
-from neuroswarm.node.holdings import Holdings
+from neuroswarm.node.holdings import AgreedSet, Holdings
 from neuroswarm.node.inquiry import Download, Verdict
 from neuroswarm.node.intake import Intake
 from neuroswarm.node.replica import Replica
@@ -37,7 +38,7 @@ class Commit:
     outcome: RoundOutcome | None
     """What the outer step made of the agreed set; None for a downloaded state."""
     contributions: tuple[bytes, ...]
-    """Ids of the agreed set, ascending."""
+    """Ids of the agreed contributions, ascending."""
     signers: tuple[NodeId, ...]
     """Their signers, in the same order."""
     is_repair: bool
@@ -67,7 +68,7 @@ class Committer:
         except PeerError as error:
             logger.warning("round %d decided, but not to be had whole: %s", state.round, error)
             return None
-        outcome = await run_beside(advance, state, agreed)
+        outcome = await run_beside(self._advance, state, agreed)
         await self._enter(state, outcome.state, contributions, confirms)
         return _commit(state, outcome, agreed, is_repair=False)
 
@@ -80,7 +81,7 @@ class Committer:
         except PeerError as error:
             logger.info("round %d of %s not to be had: %s", base.round, verdict.source, error)
             return None
-        outcome = await run_beside(advance, base, agreed)
+        outcome = await run_beside(self._advance, base, agreed)
         await self._enter(base, outcome.state, result.contributions, result.confirms)
         if outcome.state.digest != result.next_digest:
             logger.warning(
@@ -102,6 +103,11 @@ class Committer:
         earlier = before.digests_before(min(common, state.round))
         self._intake.history = History(state.round, state.digest, earlier=earlier)
         return Commit(state, left, None, (), (), download.fork is not None)
+
+    def _advance(self, base: OuterState, agreed: AgreedSet) -> RoundOutcome:
+        outcome = advance(base, agreed.contributions)
+        state = amend(outcome.state, agreed.amendments, self._crowd.swarm_id, base)
+        return replace(outcome, state=state)
 
     async def _enter(
         self,
@@ -128,12 +134,12 @@ class Committer:
 def _commit(
     left: OuterState,
     outcome: RoundOutcome,
-    agreed: Sequence[AgreedContribution],
+    agreed: AgreedSet,
     *,
     is_repair: bool,
 ) -> Commit:
-    contributions = tuple(c.id for c in agreed)
-    signers = tuple(c.node_id for c in agreed)
+    contributions = tuple(c.id for c in agreed.contributions)
+    signers = tuple(c.node_id for c in agreed.contributions)
     return Commit(outcome.state, left, outcome, contributions, signers, is_repair)
 
 

@@ -36,6 +36,7 @@ from neuroswarm.node.intake import Cohort
 from neuroswarm.node.recorder import Recorder, Sinks
 from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
+from neuroswarm.node.rules_desk import RulesDesk
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.node.workload import Workload, describe_differences, make_genesis, make_rules
 from neuroswarm.rounds.history import History
@@ -46,6 +47,7 @@ from neuroswarm.training.trainer import Trainer
 from neuroswarm.values import Endpoint, short
 from neuroswarm.web.metrics import make_registry
 from neuroswarm.web.server import Pages, WebServer
+from neuroswarm.wire.control import RULES_PATH
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +117,8 @@ class NodeCore(Service):
         a ballot of its own might split it. If nobody else votes, it does not wait.
         """
         if not self.is_training or self._parts is None or not self._parts.replica.has_state:
+            return False
+        if self._parts.home.key.node_id in self._parts.replica.state.rules.expelled_ids:
             return False
         is_newcomer = self._parts.replica.state.round == self._joined_round
         return not (is_newcomer and self._parts.rounds.crowd.has_voters())
@@ -273,7 +277,7 @@ class NodeCore(Service):
             observer=recorder,
             clock=clock,
         )
-        web = self._make_web(replica, membership, reporter)
+        web = self._make_web(replica, membership, rounds, reporter)
         return Parts(
             home, compute, trainer, replica, cohort, carriers,
             membership, rounds, recorder, reporter, web,
@@ -298,8 +302,11 @@ class NodeCore(Service):
             clock=self._around.clock,
         )
 
-    def _make_web(self, replica: Replica, membership: Membership, reporter: Reporter) -> WebServer:
+    def _make_web(
+        self, replica: Replica, membership: Membership, rounds: RoundsRoom, reporter: Reporter
+    ) -> WebServer:
         network = self.config.network
+        desk = RulesDesk(rounds.intake, sealer=self._tokens.sealer, clock=self._around.clock)
         pages = Pages(
             reporter.status,
             reporter.peers,
@@ -309,7 +316,7 @@ class NodeCore(Service):
         return WebServer(
             Endpoint(network.host, network.port),
             pages,
-            tracker=membership.directory.handle,
+            sealed={TRACKER_PATH: membership.directory.handle, RULES_PATH: desk.handle},
             is_open=network.http_open,
         )
 

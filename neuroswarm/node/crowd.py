@@ -140,6 +140,10 @@ class Crowd:
         """Whether nothing that this signer says counts."""
         return self._peers.is_banned(node_id, self._clock.monotonic())
 
+    def expel(self, node_ids: frozenset[NodeId]) -> None:
+        """Refuse exactly these by the swarm's rules, besides those that are banned."""
+        self._peers.expel(node_ids)
+
     def ban(self, node_id: NodeId, reason: str) -> None:
         """Refuse a signer for good: it is proven to be hostile."""
         self._peers.ban(node_id, reason, None)

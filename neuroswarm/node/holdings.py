@@ -10,6 +10,7 @@ import enum
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from neuroswarm.clock import Clock
 from neuroswarm.codecs.payload import Payload
@@ -23,7 +24,7 @@ from neuroswarm.rounds import statements
 from neuroswarm.training.threads import run_beside
 from neuroswarm.values import NodeId, PeerAddress, short
 from neuroswarm.wire.messages import Contribution
-from neuroswarm.wire.signed import Signed
+from neuroswarm.wire.signed import Kind, Signed
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,15 @@ class Holding(enum.Enum):
     """It is what its header promises, and cannot be decoded: everyone refuses it alike."""
     GIVEN_UP = "given up"
     """Nobody gave it while it was wanted."""
+
+
+@dataclass(frozen=True, eq=False)
+class AgreedSet:
+    """What a round agreed on, whole."""
+
+    contributions: tuple[AgreedContribution, ...]
+    amendments: tuple[Signed, ...]
+    """Verified; whether one may follow the rules is judged when they are applied."""
 
 
 class Holdings:
@@ -102,22 +112,20 @@ class Holdings:
                 return Holding.HELD
         return Holding.GIVEN_UP
 
-    async def agreed(
-        self, contributions: Iterable[bytes], sources: Sequence[PeerAddress]
-    ) -> list[AgreedContribution]:
+    async def agreed(self, ids: Iterable[bytes], sources: Sequence[PeerAddress]) -> AgreedSet:
         """An agreed set, whole; what is missing is pulled.
 
         Raises:
             PeerUnreachable: a header or payload is not to be had.
             SchemaMismatch: a payload is malformed, which no honest quorum agrees on.
         """
-        wanted = list(contributions)
-        await self._find_headers(
-            [c for c in wanted if self._intake.archive.get(c) is None], sources
-        )
-        for contribution in wanted:
+        wanted, archive = list(ids), self._intake.archive
+        await self._find_headers([c for c in wanted if archive.statement(c) is None], sources)
+        amendments = tuple(s for c in wanted if (s := archive.amendment(c)) is not None)
+        contributions = [c for c in wanted if archive.amendment(c) is None]
+        for contribution in contributions:
             await self._obtain(contribution, *(peer.node_id for peer in sources))
-        return [self._agreed(contribution) for contribution in wanted]
+        return AgreedSet(tuple(map(self._agreed, contributions)), amendments)
 
     def _agreed(self, contribution: bytes) -> AgreedContribution:
         entry = self._intake.archive.get(contribution)
@@ -147,12 +155,19 @@ class Holdings:
             raise PeerUnreachable(f"headers of {len(missing)} agreed contributions not to be had")
 
     def learn(self, headers: Iterable[Signed]) -> None:
-        """Take in verified headers; SchemaMismatch if one does not fit the architecture."""
+        """Take in verified headers and amendments.
+
+        Raises:
+            SchemaMismatch: a header does not fit the architecture.
+        """
         for signed in headers:
+            if signed.kind is Kind.AMENDMENT:
+                self._intake.archive.add_amendment(signed)
+                continue
             header = statements.decode(signed)
             if not isinstance(header, Contribution):
                 raise SchemaMismatch(f"not a contribution: {signed.kind.name.lower()}")
-            self._intake.check_header(header, self._replica.state)
+            self._intake.check_header(header, self._replica.base_of(header))
             self._intake.archive.add_header(signed, header)
 
     async def _obtain(self, contribution: bytes, *holders: NodeId, is_quick: bool = False) -> None:

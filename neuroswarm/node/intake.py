@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from neuroswarm.checkpoint.transfer import Shape
 from neuroswarm.codecs.registry import codec_of
+from neuroswarm.diloco.amending import describe_changes, read_amendment
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import ProtocolViolation, SchemaMismatch
+from neuroswarm.errors import BadSignature, PeerError, ProtocolViolation, SchemaMismatch
 from neuroswarm.gossip.archive import Archive
 from neuroswarm.gossip.asking import is_payload_of
 from neuroswarm.node.crowd import Crowd
@@ -35,8 +36,9 @@ RETAINED_ROUNDS = 8
 MAX_WAITING = 4096
 MAX_WAITING_PER_SIGNER = 32
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-MAX_PUBLISHERS = limits.MAX_SET - 1
-"""Contributions of others in one round, so that all fit into a ballot beside the own one."""
+MAX_PUBLISHERS = limits.MAX_SET - 1 - limits.MAX_AMENDMENTS
+"""Contributions of others in one round, so that all fit into a ballot beside the own one and
+amendments."""
 
 STRANGERS_SHARE = 4
 """Signers that no heartbeat told of get together one in so many of the places above."""
@@ -67,6 +69,7 @@ class Intake:
         *,
         want: Callable[[bytes, NodeId], None],
         wake: Callable[[], None],
+        tell: Callable[[Signed], None],
         max_archive_bytes: int,
     ) -> None:
         """Start with no round in progress.
@@ -76,12 +79,14 @@ class Intake:
             crowd: The peers.
             want: Asked to pull a contribution's payload; gets its id and who has it.
             wake: Called when the round in progress may have something to do.
+            tell: Asked to spread an amendment that came from the owner itself.
             max_archive_bytes: Bound on the payloads kept.
         """
         self._cohort = cohort
         self._crowd = crowd
         self._want = want
         self._wake = wake
+        self._tell = tell
         self._current: _Current | None = None
         self._waiting: list[tuple[Signed, Statement, NodeId]] = []
         self._waiting_bytes = 0
@@ -95,10 +100,27 @@ class Intake:
         """Take statements for this round from now on, those that waited for it first."""
         self._current = _Current(round_, state)
         self.archive.reveal()  # what was published in earlier rounds is history
+        self._crowd.expel(state.rules.expelled_ids)
+        for amendment in self.pending_amendments():
+            round_.heard_amendment(amendment.id)
         self.history = history
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         for signed, statement, sender in waiting:
             self._sort(signed, statement, sender)
+
+    def pending_amendments(self) -> list[Signed]:
+        """Amendments that may follow the present rules and are not agreed yet."""
+        current = self._current
+        if current is None:
+            return []
+        return [s for s in self.archive.amendments() if self._may_follow(s, current.state)]
+
+    def _may_follow(self, signed: Signed, state: OuterState) -> bool:
+        try:
+            read_amendment(signed, self._cohort.swarm_id, state.rules)
+        except (BadSignature, ProtocolViolation):
+            return False
+        return True
 
     def forget_before(self, round_: int) -> None:
         """Drop what is only about rounds before `round_`."""
@@ -126,6 +148,47 @@ class Intake:
             self.counters["too_many"] += 1
             return False
         return self._sort(signed, statement, sender)
+
+    @property
+    def state(self) -> OuterState | None:
+        """The outer state of the round in progress; None before the first."""
+        return None if self._current is None else self._current.state
+
+    @property
+    def swarm_id(self) -> bytes:
+        """The swarm, 32 bytes."""
+        return self._cohort.swarm_id
+
+    def propose(self, signed: Signed) -> None:
+        """Take an amendment from the owner itself and have it spread.
+
+        Raises:
+            PeerError: it is not the owner's, or does not follow the present rules.
+        """
+        if self._current is None:
+            raise PeerError("no round is in progress here yet: ask again later")
+        if self.archive.amendment(signed.id) is None:
+            self.on_amendment(signed)
+            self._tell(signed)
+
+    def on_amendment(self, signed: Signed) -> bool:
+        """Take an amendment by the owner; whether it is news and may follow the present rules.
+
+        Raises:
+            BadSignature: it is not signed by the owner.
+            ProtocolViolation: it does not follow the present rules.
+        """
+        current = self._current
+        if current is None or self.archive.amendment(signed.id) is not None:
+            return False
+        rules = read_amendment(signed, self._cohort.swarm_id, current.state.rules)
+        self.archive.add_amendment(signed)
+        current.round.heard_amendment(signed.id)
+        self.counters["amendments"] += 1
+        changes = ", ".join(describe_changes(current.state.rules, rules))
+        logger.warning("the owner of this swarm proposes other rules: %s", changes)
+        self._wake()
+        return True
 
     def on_inline(self, contribution: bytes, payload: bytes) -> None:
         """Keep a small payload that came with its header, if it is the one promised."""

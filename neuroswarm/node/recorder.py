@@ -18,13 +18,14 @@ from typing import Any
 
 from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.clock import Clock
+from neuroswarm.diloco.amending import describe_changes
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointError
 from neuroswarm.node.committing import Commit
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.statistics import Statistics, count_foreign
 from neuroswarm.service import Service
-from neuroswarm.values import short
+from neuroswarm.values import NodeId, short
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +105,7 @@ class Recorder(Service):
         work = _Work(commit, event, await self._snapshot())
         self._statistics.note(commit)
         _log_commit(commit, self._statistics)
+        _log_rules(commit, self._statistics.me)
         while self._waiting.qsize() >= MAX_WAITING:
             self._waiting.get_nowait()
             self._waiting.task_done()
@@ -158,6 +160,7 @@ class Recorder(Service):
             "signers": [signer.hex() for signer in commit.signers],
             "foreign_used": count_foreign(commit, self._statistics.me),
             "method": "none" if commit.outcome is None else commit.outcome.method,
+            "rules_revision": commit.state.rules.revision,
         }
 
     async def _append(self, event: Mapping[str, object]) -> None:
@@ -194,6 +197,17 @@ class Recorder(Service):
 def _append_line(path: Path, line: str) -> None:
     with path.open("a", encoding="utf-8") as file:
         file.write(line)
+
+
+def _log_rules(commit: Commit, me: NodeId) -> None:
+    """Show every change of the rules."""
+    before, after = commit.left.rules, commit.state.rules
+    if before == after:
+        return
+    changes = ", ".join(describe_changes(before, after))
+    logger.warning("rules changed from round %d on: %s", commit.state.round, changes)
+    if me in after.expelled_ids - before.expelled_ids:
+        logger.error("the owner of this swarm has expelled this node: nobody listens to it now")
 
 
 def _log_commit(commit: Commit, statistics: Statistics) -> None:

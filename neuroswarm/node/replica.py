@@ -89,6 +89,10 @@ class Replica:
         """A retained state by its digest."""
         return next((state for state in self._states if state.digest == digest), None)
 
+    def base_of(self, header: Contribution) -> OuterState:
+        """The retained state that a contribution is based on; the one held if there is none."""
+        return self.find_state(header.base_digest) or self.state
+
     @property
     def codec(self) -> Codec:
         """The swarm's codec."""
@@ -168,12 +172,13 @@ class Replica:
 
         Threads: a worker thread; takes a pass over the bytes.
         """
+        codec = codec_of(self.base_of(header).rules)
         payloads, start = [], 0
         if len(header.fragments) != len(self.state.fragments):
             raise SchemaMismatch("contribution with other fragments than the architecture's")
         for part, fragment in zip(header.fragments, self.state.fragments, strict=True):
             piece = data[start : start + part.payload_bytes]
-            payloads.append(self.codec.unpack(piece, fragment.num_params))
+            payloads.append(codec.unpack(piece, fragment.num_params))
             start += part.payload_bytes
         return tuple(payloads)
 

@@ -96,6 +96,10 @@ class Voice:
             self._spread_whole(said)
         self._spread(self._seal)
 
+    def pass_on(self, signed: Signed) -> None:
+        """Spread a statement that is not this node's own."""
+        self._spread(signed)
+
     def say_ready(self, inner_steps: int) -> None:
         """Spread that the inner steps are taken."""
         body = Ready(self._swarm_id, *self._about, inner_steps).encode()

@@ -116,6 +116,7 @@ def make_rules(config: SwarmNodeConfig) -> Rules:
         inner_steps=diloco.inner_steps,
         inner_steps_min=diloco.inner_steps_min,
         inner_steps_max=diloco.inner_steps_max,
+        owner=config.network.owner,
     )
 
 

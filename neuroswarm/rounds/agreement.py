@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from neuroswarm.config import RoundConfig
 from neuroswarm.rounds.phases import Action, Instant, Phase
 from neuroswarm.values import NodeId
+from neuroswarm.wire import limits
 from neuroswarm.wire.messages import set_hash
 
 Ids = tuple[bytes, ...]
@@ -52,6 +53,7 @@ class Round:
         self._published: dict[NodeId, bytes] = {}
         self._held: dict[bytes, NodeId] = {}
         self._seals: set[NodeId] = set()
+        self._amendments: set[bytes] = set()
         self._ballots: dict[NodeId, Ids] = {}
         self._confirms: dict[NodeId, Ids] = {}
         self._excluded: set[NodeId] = set()
@@ -81,6 +83,11 @@ class Round:
         """A contribution is held whole and passed every objective check."""
         if signer not in self._excluded and self.heard_contribution(signer, contribution):
             self._held[contribution] = signer
+
+    def heard_amendment(self, amendment: bytes) -> None:
+        """An amendment by the owner that may follow the present rules: to be put to the ballot."""
+        if len(self._amendments) < limits.MAX_AMENDMENTS:
+            self._amendments.add(amendment)
 
     def heard_seal(self, signer: NodeId) -> None:
         """A peer takes no further contributions."""
@@ -122,8 +129,8 @@ class Round:
 
     @property
     def ballot(self) -> Ids:
-        """Ids of the contributions held whole, ascending."""
-        return tuple(sorted(self._held))
+        """Ids of the contributions held whole and of the amendments, ascending."""
+        return tuple(sorted(self._held.keys() | self._amendments))
 
     @property
     def ballot_signers(self) -> frozenset[NodeId]:

@@ -183,7 +183,12 @@ class Swarm:
         key = _load_or_write_key(folder, f"{self._seed}/{name}")
         config = {
             **self._settings,
-            "network": {"host": "127.0.0.1", "port": 0, "announce_host": host},
+            "network": {
+                **self._settings.get("network", {}),
+                "host": "127.0.0.1",
+                "port": 0,
+                "announce_host": host,
+            },
             "state_dir": folder,
         }
         others = [member.host for member in self.members.values() if member.name != name]

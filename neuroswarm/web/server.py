@@ -9,10 +9,11 @@ import asyncio
 import errno
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import resources
+from types import MappingProxyType
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -32,11 +33,11 @@ from neuroswarm.wire import limits
 
 logger = logging.getLogger(__name__)
 
-TrackerHandler = Callable[[bytes, str], bytes]
-"""Answers a sealed tracker request: (body, address of the asker) -> sealed reply."""
+SealedHandler = Callable[[bytes, str], bytes]
+"""Answers a sealed request: (body, address of the asker) -> sealed reply."""
 
 MAX_IN_FLIGHT = 64
-"""Tracker requests whose bodies may be on their way at once; more get 503."""
+"""Sealed requests whose bodies may be on their way at once; more get 503."""
 
 BODY_TIMEOUT_S = 10.0
 _SHUTDOWN_S = 1.0
@@ -65,7 +66,7 @@ class Pages:
 
 
 class WebServer(Service):
-    """Serves health and the tracker endpoint to everyone, the rest to this machine.
+    """Serves health and sealed requests to everyone, the rest to this machine.
 
     `/status /metrics /peers /` answer callers on loopback that address the server by `localhost`
     or by an address (so that no foreign web page can read them through its own host name), or
@@ -79,7 +80,7 @@ class WebServer(Service):
         listen: Endpoint,
         pages: Pages,
         *,
-        tracker: TrackerHandler | None = None,
+        sealed: Mapping[str, SealedHandler] = MappingProxyType({}),
         is_open: bool = False,
     ) -> None:
         """Wire it up.
@@ -87,13 +88,13 @@ class WebServer(Service):
         Args:
             listen: Address and port; port 0 takes any free one.
             pages: Where the answers come from.
-            tracker: Answers tracker requests; None serves no tracker.
+            sealed: By path, who answers what is posted there; nothing by default.
             is_open: Answer status, metrics, peers and dashboard to other machines too.
         """
         super().__init__()
         self._listen = listen
         self._pages = pages
-        self._tracker = tracker
+        self._sealed = sealed
         self._is_open = is_open
         self._num_in_flight = 0
         self._endpoint: Endpoint | None = None
@@ -111,8 +112,7 @@ class WebServer(Service):
             client_max_size=limits.MAX_TRACKER_BODY_BYTES, middlewares=[self._add_headers]
         )
         app.add_routes([web.get("/livez", self._live), web.get("/readyz", self._ready)])
-        if self._tracker is not None:
-            app.add_routes([web.post("/v1/tracker", self._track)])
+        app.add_routes([web.post(path, self._answer(h)) for path, h in self._sealed.items()])
         private = {
             "/": self._dashboard,
             "/status": self._status,
@@ -186,8 +186,15 @@ class WebServer(Service):
             headers={"Content-Security-Policy": _CONTENT_POLICY},
         )
 
-    async def _track(self, request: web.Request) -> web.StreamResponse:
-        assert self._tracker is not None, "the route exists only with a tracker"
+    def _answer(self, handler: SealedHandler) -> _Handler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return await self._answer_sealed(handler, request)
+
+        return answer
+
+    async def _answer_sealed(
+        self, handler: SealedHandler, request: web.Request
+    ) -> web.StreamResponse:
         if self._num_in_flight >= MAX_IN_FLIGHT:
             return web.Response(status=503, text="busy\n")
         self._num_in_flight += 1
@@ -201,7 +208,7 @@ class WebServer(Service):
         finally:
             self._num_in_flight -= 1
         try:
-            reply = self._tracker(body, _caller(request))
+            reply = handler(body, _caller(request))
         except PeerError as error:
             return web.Response(status=_http_status(error), text=f"{error}\n")
         return web.Response(body=reply, content_type="application/octet-stream")

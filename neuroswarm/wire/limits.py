@@ -55,6 +55,15 @@ MAX_HEARD = 3
 """Other nodes' heartbeats in one datagram."""
 
 MAX_RULES_BYTES = 16 * 1024
+MAX_CONTROL_BODY_BYTES = 64 * 1024
+"""Sealed request or answer about the rules."""
+
+MAX_EXPELLED = 256
+"""Nodes that the rules may name as expelled."""
+
+MAX_AMENDMENTS = 4
+"""Amendments that a round may decide on; an owner signs one at a time."""
+
 MAX_AMENDMENT_BYTES = MAX_RULES_BYTES + 256
 """Body of an amendment: rules and the swarm that they are for."""
 

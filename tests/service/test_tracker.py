@@ -77,7 +77,7 @@ class Node:
 
 def serve(handler: Callable[[bytes, str], bytes], listen: Endpoint = HERE) -> WebServer:
     pages = Pages(status=dict, peers=list, registry=make_registry(list))
-    return WebServer(listen, pages, tracker=handler)
+    return WebServer(listen, pages, sealed={"/v1/tracker": handler})
 
 
 def bare_tracker(clock: FakeClock) -> TrackerDirectory:

@@ -136,7 +136,7 @@ async def test_other_machines_get_health_and_tracker_only_unless_open(node, http
     if address is None:
         pytest.skip("this machine has no address but loopback")
     async with WebServer(
-        Endpoint("0.0.0.0", 0), node.pages(), tracker=node.track, is_open=is_open
+        Endpoint("0.0.0.0", 0), node.pages(), sealed={"/v1/tracker": node.track}, is_open=is_open
     ) as server:
         remote = Endpoint(address, server.endpoint.port)
         for path in PRIVATE:
@@ -152,13 +152,13 @@ async def test_other_machines_get_health_and_tracker_only_unless_open(node, http
     [(b"fine", 200), (b"other token", 403), (b"junk", 400), (b"again", 429)],
 )
 async def test_the_trackers_verdict_becomes_a_status(node, http, body, status):
-    async with WebServer(HERE, node.pages(), tracker=node.track) as server:
+    async with WebServer(HERE, node.pages(), sealed={"/v1/tracker": node.track}) as server:
         assert (await post(http, server.endpoint, body))[0] == status
         assert node.bodies == [(body, "127.0.0.1")]
 
 
 async def test_a_body_above_the_limit_never_reaches_the_tracker(node, http):
-    async with WebServer(HERE, node.pages(), tracker=node.track) as server:
+    async with WebServer(HERE, node.pages(), sealed={"/v1/tracker": node.track}) as server:
         body = b"x" * (limits.MAX_TRACKER_BODY_BYTES + 1)
         assert (await post(http, server.endpoint, body))[0] == 413
         assert node.bodies == []
@@ -166,7 +166,7 @@ async def test_a_body_above_the_limit_never_reaches_the_tracker(node, http):
 
 async def test_a_packed_body_stays_packed(node, http):
     packed = gzip.compress(bytes(limits.MAX_TRACKER_BODY_BYTES))
-    async with WebServer(HERE, node.pages(), tracker=node.track) as server:
+    async with WebServer(HERE, node.pages(), sealed={"/v1/tracker": node.track}) as server:
         url, headers = f"http://{server.endpoint}/v1/tracker", {"Content-Encoding": "gzip"}
         async with http.post(url, data=packed, headers=headers) as answer:
             assert answer.status == 200
@@ -186,7 +186,7 @@ async def test_a_packed_body_stays_packed(node, http):
     ids=["tls", "version", "no-host", "long", "length", "chunk"],
 )
 async def test_malformed_requests_are_refused_without_a_word_in_the_log(node, caplog, request_head):
-    async with WebServer(HERE, node.pages(), tracker=node.track) as server:
+    async with WebServer(HERE, node.pages(), sealed={"/v1/tracker": node.track}) as server:
         reader, writer = await asyncio.open_connection(*server.endpoint)
         writer.write(request_head)
         assert b" 400 " in await reader.readline()
@@ -197,7 +197,7 @@ async def test_malformed_requests_are_refused_without_a_word_in_the_log(node, ca
 async def test_a_caller_that_leaves_in_the_middle_of_a_body_leaves_no_word_in_the_log(
     node, http, caplog
 ):
-    async with WebServer(HERE, node.pages(), tracker=node.track) as server:
+    async with WebServer(HERE, node.pages(), sealed={"/v1/tracker": node.track}) as server:
         _, writer = await asyncio.open_connection(*server.endpoint)
         writer.write(b"POST /v1/tracker HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhe")
         await writer.drain()
@@ -247,7 +247,7 @@ async def test_stopping_frees_the_port(node):
 
 
 async def test_slow_tracker_requests_turn_away_their_like_but_not_health(node, http):
-    async with WebServer(HERE, node.pages(), tracker=node.track) as server:
+    async with WebServer(HERE, node.pages(), sealed={"/v1/tracker": node.track}) as server:
         head = b"POST /v1/tracker HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"
         waiting = []
         for _ in range(MAX_IN_FLIGHT):

@@ -54,6 +54,7 @@ class Door:
 
     wanted: list[tuple[bytes, NodeId]] = field(default_factory=list)
     num_wakes: int = 0
+    told: list[Signed] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.peers = PeerTable(ME.node_id, 5.0)
@@ -63,6 +64,7 @@ class Door:
             self.crowd,
             want=lambda contribution, holder: self.wanted.append((contribution, holder)),
             wake=self.wake,
+            tell=self.told.append,
             max_archive_bytes=10**6,
         )
         self.round = self.begin(GENESIS, History(0, GENESIS.digest))
@@ -222,6 +224,8 @@ def test_a_round_takes_no_more_contributions_than_a_ballot_can_list():
     for signer, contribution in door.round.publishers.items():
         door.round.held(signer, contribution)
     door.round.held(ME.node_id, ME.contribution(*PAYLOADS).id)
+    for number in range(limits.MAX_AMENDMENTS + 1):
+        door.round.heard_amendment(bytes([number]) * 32)
     assert len(door.round.ballot) == limits.MAX_SET
     decode(ME.ballot(door.round.ballot))
 
