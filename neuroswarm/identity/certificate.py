@@ -33,6 +33,9 @@ MEMBER_NAME = "node.neuroswarm"
 IDENTITY_EXTENSION = x509.ObjectIdentifier("2.25.246132017823415590313873163947051426721")
 """Extension with a DER octet string: Ed25519 public key, then its signature of the TLS key."""
 
+MAX_CERTIFICATE_BYTES = 8192
+"""Longest PEM that is read; a member's own is about 1 KB. Servers remember callers' by it."""
+
 _DOMAIN = b"neuroswarm v1 tls key\0"
 _KEY_BYTES, _SIGNATURE_BYTES = 32, 64
 _UNREADABLE = (
@@ -120,6 +123,10 @@ def read_identity(certificate_pem: bytes) -> NodeId:
     Raises:
         BadSignature: there is no such proof in it, or it does not verify.
     """
+    if len(certificate_pem) > MAX_CERTIFICATE_BYTES:
+        raise BadSignature(
+            f"certificate too large: {len(certificate_pem)} bytes (limit {MAX_CERTIFICATE_BYTES})"
+        )
     try:
         certificate = x509.load_pem_x509_certificate(certificate_pem)
         extension = certificate.extensions.get_extension_for_oid(IDENTITY_EXTENSION)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import math
 import socket
 from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack
@@ -31,6 +32,7 @@ _MAX_UNRESOLVED = 64
 _MAX_NAMES = 1024
 _RESOLVE_TIMEOUT_S = 5.0
 _NAME_LIFETIME_S = 60.0
+_UNKNOWN_LIFETIME_S = 10.0
 
 
 class UdpTransport(Service):
@@ -82,8 +84,8 @@ class UdpTransport(Service):
     def send(self, to: Endpoint, data: bytes) -> None:
         """Seal and send at most `limits.MAX_DATAGRAM_BYTES` bytes; loss is silent.
 
-        A host name is looked up in the background, for a minute; while 64 datagrams wait for
-        names, further ones to names that are not known yet are lost.
+        A host name is looked up in the background, for a minute, or for 10 s if there is no such
+        host; while 64 datagrams wait for names, further ones to names not known yet are lost.
 
         Raises:
             ValueError: the datagram is too large.
@@ -98,9 +100,9 @@ class UdpTransport(Service):
             return
         sealed = self._sealer.seal(data, CONTEXT)
         address = self._find_address(to.host)
-        if address is not None:
+        if address:
             self._send_sealed(Endpoint(address, to.port), sealed)
-        elif not self._unresolved.full():
+        elif address is None and not self._unresolved.full():
             self._unresolved.put_nowait((to, sealed))
 
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -156,24 +158,35 @@ class UdpTransport(Service):
         self._socket.sendto(sealed, to)
 
     def _find_address(self, host: str) -> str | None:
-        """The numeric address of a host: itself, or a name looked up less than a minute ago."""
+        """The numeric address of a host: itself, or a name looked up lately; "" if it had none.
+
+        None if it is to be looked up.
+        """
         try:
             ipaddress.ip_address(host)
         except ValueError:
-            address, looked_up = self._names.get(host, ("", 0.0))
-            is_fresh = address and self._clock.monotonic() - looked_up < _NAME_LIFETIME_S
-            return address if is_fresh else None
+            address, until = self._names.get(host, ("", -math.inf))
+            return address if self._clock.monotonic() < until else None
         return host
 
     async def _resolve_names(self) -> None:
         """Look up names one by one and send what waited for them."""
         while True:
             to, sealed = await self._unresolved.get()
-            address = self._find_address(to.host) or await self._look_up(to.host)
-            if address is not None:
+            address = self._find_address(to.host)
+            if address is None:
+                address = await self._look_up(to.host)
+                self._remember(to.host, address)
+            if address:
                 self._send_sealed(Endpoint(address, to.port), sealed)
 
-    async def _look_up(self, host: str) -> str | None:
+    def _remember(self, host: str, address: str) -> None:
+        lifetime_s = _NAME_LIFETIME_S if address else _UNKNOWN_LIFETIME_S
+        if len(self._names) >= _MAX_NAMES:
+            self._names.clear()
+        self._names[host] = (address, self._clock.monotonic() + lifetime_s)
+
+    async def _look_up(self, host: str) -> str:
         assert self._socket is not None, "_open() made it"
         family = self._socket.get_extra_info("socket").family
         try:
@@ -183,12 +196,8 @@ class UdpTransport(Service):
                 )
         except (OSError, UnicodeError, TimeoutError) as error:
             logger.debug("cannot look up %s: %s", host, error)
-            return None
-        address = str(found[0][4][0])
-        if len(self._names) >= _MAX_NAMES:
-            self._names.clear()
-        self._names[host] = (address, self._clock.monotonic())
-        return address
+            return ""
+        return str(found[0][4][0])
 
     async def _raise_bug(self) -> None:
         assert self._bug is not None, "_open() made it"

@@ -40,6 +40,7 @@ _PING_TIMEOUT_MS = 8_000
 _MIN_PING_INTERVAL_MS = 5_000
 _IDLE_TIMEOUT_MS = 300_000
 _HANDSHAKE_TIMEOUT_MS = 15_000
+_MAX_CONNECTION_IDLE_MS = 2 * _IDLE_TIMEOUT_MS  # callers close theirs before, if they are honest
 
 _BOTH: Options = [
     ("grpc.max_send_message_length", limits.MAX_MESSAGE_BYTES),
@@ -60,6 +61,7 @@ def server_options(bounds: CallBounds) -> Options:
         ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
+        ("grpc.max_connection_idle_ms", _MAX_CONNECTION_IDLE_MS),
     ]
 
 

@@ -9,11 +9,13 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
+from neuroswarm.clock import SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.identity.certificate import issue
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token_ring import TokenRing
 from neuroswarm.net.datagram import UdpTransport
+from neuroswarm.net.exhaustion import quiet_accepting
 from neuroswarm.net.grpc_settings import CallBounds
 from neuroswarm.net.grpc_transport import GrpcTransport
 from neuroswarm.service import Service
@@ -86,6 +88,7 @@ class NetworkCarriers(Service):
         return self.datagrams.endpoint
 
     async def _open(self, stack: AsyncExitStack) -> None:
+        stack.enter_context(quiet_accepting(SystemClock()))
         await stack.enter_async_context(self.datagrams)
         await stack.enter_async_context(self.rpc)
 

@@ -308,6 +308,21 @@ async def test_host_names_are_looked_up_and_unknown_ones_are_lost_in_silence():
     assert inbox.got == [b"first", b"second"]
 
 
+async def test_a_name_that_is_unknown_is_not_looked_up_again_at_once():
+    clock, inbox, receiver = FakeClock(), Inbox(), make_udp(TOKEN)
+    receiver.on_datagram(inbox.take)
+    async with receiver, make_udp(TOKEN, clock) as member:
+        nowhere = Endpoint("no-such-host.invalid", 9)
+        member.send(nowhere, b"lost")
+        member.send(Endpoint("localhost", receiver.endpoint.port), b"looked up after the other")
+        await inbox.wait()
+        member.send(nowhere, b"lost")
+        assert member._unresolved.empty()
+        await clock.advance(10.0)
+        member.send(nowhere, b"lost")
+        assert not member._unresolved.empty()
+
+
 async def test_bug_in_the_datagram_handler_fails_the_service():
     def fail(_data: bytes, _source: Endpoint) -> None:
         raise KeyError("a bug")

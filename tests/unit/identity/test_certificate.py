@@ -12,6 +12,7 @@ from cryptography.x509.oid import ExtensionOID
 from neuroswarm.errors import BadSignature
 from neuroswarm.identity.certificate import (
     IDENTITY_EXTENSION,
+    MAX_CERTIFICATE_BYTES,
     MEMBER_NAME,
     get_host_name,
     issue,
@@ -106,3 +107,17 @@ def test_what_is_no_certificate_is_refused(text: bytes):
 
 def test_repr_shows_no_secret():
     assert "PRIVATE" not in repr(issue(TOKEN, KEY))
+
+
+def test_a_certificate_above_the_limit_is_not_read():
+    padded = issue(TOKEN, KEY).certificate_pem + b"\n" * MAX_CERTIFICATE_BYTES
+    with pytest.raises(BadSignature, match="certificate too large"):
+        read_identity(padded)
+
+
+def test_credentials_trust_the_authorities_of_all_accepted_tokens():
+    other = SwarmToken(bytes(32))
+    found = x509.load_pem_x509_certificates(issue(TOKEN, KEY, [other]).ca_pem)
+    assert [c.public_key() for c in found] == [
+        token.certificate_authority.certificate.public_key() for token in (TOKEN, other)
+    ]
