@@ -56,14 +56,59 @@ def gram(payloads: Sequence[Payload]) -> Tensor:
 def gram_of_rows(rows_PN: Tensor) -> Tensor:
     """Inner products of plain rows, in float64 by the fixed tree. float64, shape [P, P].
 
+    Raises:
+        ValueError: A value is not finite, or so large that squares overflow.
+
     Cost: O(P^2 N) element-wise; for payloads use `gram`.
     """
+    check_rows(rows_PN)
     wide = rows_PN.to(torch.float64)
     num_peers = wide.shape[0]
     result = torch.zeros(num_peers, num_peers, dtype=torch.float64)
     for i in range(num_peers):
         for k in range(i + 1):
             result[i, k] = result[k, i] = halving_sum(wide[i] * wide[k])
+    if not bool(torch.isfinite(result).all()):
+        raise ValueError("rows are too large: their squares overflow")
+    return result
+
+
+def check_rows(rows_PN: Tensor) -> None:
+    """ValueError unless there are rows of values that are all finite."""
+    if rows_PN.ndim != 2 or 0 in rows_PN.shape:
+        raise ValueError(f"rows: shape {tuple(rows_PN.shape)} (needs two dimensions, not empty)")
+    if not bool(torch.isfinite(rows_PN).all()):
+        raise ValueError("rows are not finite")
+
+
+def combine_rows(rows_PN: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """Sum of plain rows times their coefficients, in row order. Shape [N], a new tensor."""
+    return ordered_sum([row * share for row, share in zip(rows_PN, coefficients, strict=True)])
+
+
+def summed_gram(gram_PP: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
+    """Gram matrix of sums of rows, from that of the rows.
+
+    Args:
+        gram_PP: Inner products of the rows, float64, shape [P, P].
+        groups: The rows of each sum.
+
+    Returns:
+        float64, shape [G, G] for G groups, a new tensor.
+
+    Cost: O(P G (P + G)) element-wise.
+    """
+    num_rows = gram_PP.shape[0]
+    member = torch.zeros(num_rows, len(groups), dtype=torch.float64)
+    for g, group in enumerate(groups):
+        for row in group:
+            member[row, g] += 1.0
+    half = torch.zeros(len(groups), num_rows, dtype=torch.float64)
+    for row in range(num_rows):
+        half += member[row][:, None] * gram_PP[row]
+    result = torch.zeros(len(groups), len(groups), dtype=torch.float64)
+    for row in range(num_rows):
+        result += half[:, row][:, None] * member[row]
     return result
 
 

@@ -18,6 +18,8 @@ from neuroswarm.errors import QuorumError
 MAX_RELATIVE_NORM = 2.0
 """Lower-median norms that a contribution may be long before `down` shortens it."""
 
+NORM_SCALINGS = ("none", "down", "both", "clip")
+
 
 def lower_median(values: list[float]) -> float:
     """The middle value, the lower of the two middle ones of an even count."""
@@ -29,23 +31,36 @@ def norms(gram_PP: Tensor) -> list[float]:
     return [math.sqrt(max(square, 0.0)) for square in gram_PP.diagonal().tolist()]
 
 
-def norm_factors(gram_PP: Tensor, mode: str, max_norm: float | None = None) -> list[float]:
+def norm_factors(
+    gram_PP: Tensor, mode: str, max_norm: float | None = None, num_byzantine: int = 0
+) -> list[float]:
     """What each row is multiplied by so that no norm stands out.
 
     Args:
         gram_PP: Inner products, float64, shape [P, P].
         mode: `down` shortens rows above twice the lower-median norm to that; `both` gives
-            every row the lower-median norm; `none` leaves them.
+            every row the lower-median norm; `clip` shortens the floor(2 f (P - f) / P)
+            longest to the next norm; `none` leaves them.
         max_norm: Norm that no row may exceed in any mode; None for no such bound.
+        num_byzantine: f, for `clip`; needs 2 f < P.
 
     Returns:
         P factors; 1.0 where a row is left alone, 0.0 for a zero row in mode `both`.
 
-    Source: the clipping of Allouah et al. 2024, arXiv:2405.14432, bounds norms by the set's own.
-        Differs: the bound is twice the lower median, so that honest contributions keep theirs.
+    Raises:
+        ValueError: Another mode.
+
+    Source: `clip` is the adaptive robust clipping of Allouah et al. 2024, arXiv:2405.14432,
+        algorithm 2. `down` and `both` bound norms by the set's own too. Differs: their bound
+        is (twice) the lower median, whatever f, so that honest contributions keep theirs.
     """
+    if mode not in NORM_SCALINGS:
+        raise ValueError(f"norm scaling: {mode!r} (one of {', '.join(NORM_SCALINGS)})")
     lengths = norms(gram_PP)
     middle = lower_median(lengths)
+    if mode == "clip":
+        num_clipped = 2 * num_byzantine * (len(lengths) - num_byzantine) // len(lengths)
+        next_length = sorted(lengths, reverse=True)[num_clipped]
     factors = []
     for length in lengths:
         target = length
@@ -53,6 +68,8 @@ def norm_factors(gram_PP: Tensor, mode: str, max_norm: float | None = None) -> l
             target = middle
         elif mode == "down":
             target = min(length, MAX_RELATIVE_NORM * middle)
+        elif mode == "clip":
+            target = min(length, next_length)
         if max_norm is not None:
             target = min(target, max_norm)
         if target == length:
@@ -96,6 +113,46 @@ def nnm_neighbours(gram_PP: Tensor, num_byzantine: int) -> list[list[int]]:
     distances = squared_distances(gram_PP).fill_diagonal_(-1.0)
     order = torch.sort(distances, dim=1, stable=True).indices[:, : num_rows - num_byzantine]
     return [sorted(row) for row in order.tolist()]
+
+
+def clip_norms(rows_PN: Tensor, max_norm: float) -> Tensor:
+    """Rows longer than `max_norm` shortened to it.
+
+    Args:
+        rows_PN: Shape [P, N], float32 or float64, finite; is not written.
+        max_norm: Euclidean norm, at least 0.
+
+    Returns:
+        Shape and dtype of the input.
+
+    Raises:
+        ValueError: A value is not finite, or `max_norm` is negative.
+    """
+    if not max_norm >= 0:
+        raise ValueError(f"max_norm: {max_norm} (at least 0)")
+    factors = norm_factors(gram_of_rows(rows_PN), "none", max_norm)
+    return torch.stack([row * factor for row, factor in zip(rows_PN, factors, strict=True)])
+
+
+def adaptive_clipping(rows_PN: Tensor, num_byzantine: int) -> Tensor:
+    """The floor(2 f (P - f) / P) longest rows shortened to the next norm.
+
+    Args:
+        rows_PN: Shape [P, N], float32 or float64, finite; is not written.
+        num_byzantine: f; needs 2 f < P.
+
+    Returns:
+        Shape and dtype of the input.
+
+    Raises:
+        QuorumError: P is too small for f.
+        ValueError: A value is not finite.
+
+    Source: Allouah et al. 2024, arXiv:2405.14432, algorithm 2 (ARC).
+    """
+    check_quorum("clipping", rows_PN.shape[0], num_byzantine, 2 * num_byzantine + 1)
+    factors = norm_factors(gram_of_rows(rows_PN), "clip", num_byzantine=num_byzantine)
+    return torch.stack([row * factor for row, factor in zip(rows_PN, factors, strict=True)])
 
 
 def nnm(rows_PN: Tensor, num_byzantine: int) -> Tensor:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from neuroswarm.aggregation import exact
-from neuroswarm.aggregation.exact import ordered_sum
-from neuroswarm.aggregation.krum import krum_choice
+from neuroswarm.aggregation.exact import ordered_sum, summed_gram
+from neuroswarm.aggregation.methods import METHODS, VectorRule, find_method, vector_rule
 from neuroswarm.aggregation.preparation import (
     check_quorum,
     nnm_neighbours,
@@ -25,11 +25,15 @@ from neuroswarm.aggregation.preparation import (
 )
 from neuroswarm.aggregation.sorting import middle_rows
 from neuroswarm.codecs.payload import Payload
+from neuroswarm.config.legality import check_pair
 
-METHODS = ("mean", "median", "trimmed_mean", "krum")
+__all__ = ["METHODS", "aggregate"]
 
 _SMALLEST_SCALE = 2.0**-80
 """Scales below are taken as 0: then all sums are multiples of 2^-103, far from subnormal."""
+
+Groups = Sequence[Sequence[int]]
+"""Rows that are added up, for each sum."""
 
 
 def aggregate(
@@ -42,22 +46,25 @@ def aggregate(
     use_nnm: bool = True,
     krum_neighbours: str = "n-f-2",
     max_norm: float | None = None,
+    buckets: Groups | None = None,
     gram_PP: Tensor | None = None,
 ) -> Tensor:
-    """Scale the norms, mix nearest neighbours, apply the rule.
+    """Scale the norms, average buckets, mix nearest neighbours, apply the rule.
 
-    With f = 0 there is no mixing: every row would become the mean.
+    With f = 0 there is no mixing (every row would become the mean) and the trimmed mean is
+    the mean.
 
     Args:
         payloads: One per peer in node-id order, equal shapes; not written.
-        weights: Positive shares of the peers in the mean; None for equal ones. Other rules
-            see equal votes.
-        method: `mean`, `median`, `trimmed_mean` or `krum`.
-        num_byzantine: f. Needs P > 2 f, for Krum P >= 2 f + 3.
-        norm_scaling: `none`, `down` or `both`, see `preparation.norm_factors`.
+        weights: Shares of the peers in the mean and among the survivors of multi-Krum; None
+            for equal ones. Other rules see equal votes.
+        method: A name of `methods.METHODS`.
+        num_byzantine: f. Needs P > 2 f, for Krum P >= 2 f + 3; P counts buckets if there are.
+        norm_scaling: `none`, `down`, `both` or `clip`, see `preparation.norm_factors`.
         use_nnm: Mix before the rule.
         krum_neighbours: `n-f-2` or `n-f-1`.
         max_norm: Norm that no contribution may exceed.
+        buckets: Each payload in exactly one, see `bucketing`; None for none.
         gram_PP: `exact.gram(payloads)` if the caller has it.
 
     Returns:
@@ -65,66 +72,83 @@ def aggregate(
 
     Raises:
         QuorumError: P is too small for f.
-        ValueError: Unknown method, or weights that do not fit.
+        ConfigError: The rule cannot follow the payloads' codec.
+        ValueError: Unknown method or scaling, weights or buckets that do not fit.
 
-    Cost: O(P^2 N) element-wise for mixing, O(P N) for mean and Krum; O(P chunk) memory.
+    Cost: O(P^2 N) element-wise for mixing in coordinate-wise rules, else O(P N) and small
+        matrices; O(P chunk) memory.
 
     Threads: any; works in chunks for which torch starts no threads of its own.
 
     Source: the rules' own papers, see their modules; the order (scale, mix, rule) is that of
         Allouah et al. 2023, arXiv:2302.01772.
     """
-    if method not in METHODS:
-        raise ValueError(f"aggregation method: {method!r} (one of {', '.join(METHODS)})")
-    check_quorum(method, len(payloads), num_byzantine, 2 * num_byzantine + 1)
+    find_method(method)
+    check_pair(payloads[0].kind, method)
+    groups = _check_buckets(len(payloads), buckets)
+    check_quorum(method, len(groups), num_byzantine, 2 * num_byzantine + 1)
     gram_PP = exact.gram(payloads) if gram_PP is None else gram_PP
-    factors = norm_factors(gram_PP, norm_scaling, max_norm)
+    factors = norm_factors(gram_PP, norm_scaling, max_norm, num_byzantine)
+    factors = _averaged(factors, groups)
     gram_PP = scaled_gram(gram_PP, factors)
-    neighbours = None
-    if use_nnm and num_byzantine > 0:
-        neighbours = nnm_neighbours(gram_PP, num_byzantine)
-    if method == "krum":
-        chosen = krum_choice(_mixed_gram(gram_PP, neighbours), num_byzantine, krum_neighbours)
-        votes = [1.0 if i == chosen else 0.0 for i in range(len(payloads))]
-        return _combine(payloads, factors, _spread(votes, neighbours))
-    if method == "mean" or (method == "trimmed_mean" and num_byzantine == 0):
-        votes = _votes(len(payloads), weights if method == "mean" else None)
-        return _combine(payloads, factors, _spread(votes, neighbours))
-    trim = (len(payloads) - 1) // 2 if method == "median" else num_byzantine
-    return _trim(payloads, factors, neighbours, trim)
+    if buckets is not None:
+        gram_PP = summed_gram(gram_PP, groups)
+    mixing = nnm_neighbours(gram_PP, num_byzantine) if use_nnm and num_byzantine > 0 else None
+    is_mean = method == "trimmed_mean" and num_byzantine == 0
+    rule = vector_rule("mean" if is_mean else method, krum_neighbours)
+    if rule is None:
+        trim = (len(groups) - 1) // 2 if method == "median" else num_byzantine
+        return _trim(payloads, factors, groups, mixing, trim)
+    votes = None if weights is None or is_mean else _group_weights(weights, groups)
+    return _combine(payloads, factors, _shares(rule, gram_PP, num_byzantine, votes, groups, mixing))
 
 
-def _votes(num_peers: int, weights: Sequence[float] | None) -> list[float]:
-    """Shares that add up to 1."""
-    if weights is None:
-        return [1.0 / num_peers] * num_peers
-    if len(weights) != num_peers or min(weights) < 0 or not 0 < sum(weights) < float("inf"):
-        raise ValueError(f"weights: {len(weights)} for {num_peers} contributions, at least 0")
-    total = 0.0
-    for weight in weights:
-        total += weight
-    return [weight / total for weight in weights]
+def _check_buckets(num_peers: int, buckets: Groups | None) -> Groups:
+    if buckets is None:
+        return [[i] for i in range(num_peers)]
+    if sorted(i for bucket in buckets for i in bucket) != list(range(num_peers)):
+        raise ValueError(f"buckets do not hold each of {num_peers} contributions once")
+    return [bucket for bucket in buckets if bucket]
 
 
-def _spread(votes: list[float], neighbours: list[list[int]] | None) -> list[float]:
-    """Votes on mixed rows as votes on the rows themselves."""
-    if neighbours is None:
-        return votes
-    shares = [0.0] * len(votes)
-    for vote, mixed in zip(votes, neighbours, strict=True):
-        for j in mixed:
-            shares[j] += vote / len(mixed)
-    return shares
+def _averaged(factors: list[float], groups: Groups) -> list[float]:
+    """The factors with which sums over the groups are means."""
+    result = list(factors)
+    for group in groups:
+        for i in group:
+            result[i] /= len(group)
+    return result
 
 
-def _mixed_gram(gram_PP: Tensor, neighbours: list[list[int]] | None) -> Tensor:
-    """Gram matrix of the mixed rows, from that of the rows."""
-    if neighbours is None:
-        return gram_PP
-    share = 1.0 / len(neighbours[0])
-    half = torch.stack([ordered_sum([gram_PP[j] for j in mixed]) for mixed in neighbours])
-    columns = [ordered_sum([half[:, j] for j in mixed]) for mixed in neighbours]
-    return torch.stack(columns, dim=1) * (share * share)
+def _group_weights(weights: Sequence[float], groups: Groups) -> list[float]:
+    if len(weights) != sum(len(group) for group in groups):
+        raise ValueError(f"weights: {len(weights)} (one a contribution)")
+    return [sum(weights[i] for i in group) for group in groups]
+
+
+def _shares(
+    rule: VectorRule,
+    gram_GG: Tensor,
+    num_byzantine: int,
+    votes: list[float] | None,
+    groups: Groups,
+    mixing: Groups | None,
+) -> list[float]:
+    """The rule's coefficients on groups, or on mixed groups, as coefficients of the rows."""
+    if mixing is None:
+        shares = rule(gram_GG, num_byzantine, votes)
+    else:
+        share = 1.0 / len(mixing[0])
+        mixed = summed_gram(gram_GG, mixing) * (share * share)
+        shares = [0.0] * len(groups)
+        for coefficient, row in zip(rule(mixed, num_byzantine, votes), mixing, strict=True):
+            for j in row:
+                shares[j] += coefficient / len(row)
+    result = [0.0] * sum(len(group) for group in groups)
+    for coefficient, group in zip(shares, groups, strict=True):
+        for i in group:
+            result[i] = coefficient
+    return result
 
 
 def _effective_scales(payload: Payload, factor: float) -> Tensor:
@@ -159,17 +183,18 @@ def _combine(payloads: Sequence[Payload], factors: list[float], votes: list[floa
 def _trim(
     payloads: Sequence[Payload],
     factors: list[float],
-    neighbours: list[list[int]] | None,
+    groups: Groups,
+    mixing: Groups | None,
     trim: int,
 ) -> Tensor:
-    """Trimmed mean of the scaled and mixed rows. float32, shape [N].
+    """Trimmed mean of the scaled, grouped and mixed rows. float32, shape [N].
 
     Mixed rows are sums, not means: one division at the end serves both averages and keeps
     every sum a multiple of the smallest scale's last bit.
     """
     scales = [_effective_scales(p, factor) for p, factor in zip(payloads, factors, strict=True)]
-    mixed_rows = 1 if neighbours is None else len(neighbours[0])
-    share = 1.0 / (mixed_rows * (len(payloads) - 2 * trim))
+    mixed_rows = 1 if mixing is None else len(mixing[0])
+    share = 1.0 / (mixed_rows * (len(groups) - 2 * trim))
     result = torch.empty(payloads[0].num_blocks, payloads[0].block, dtype=torch.float32)
     for start, stop in _chunks(payloads):
         rows = [
@@ -177,8 +202,10 @@ def _trim(
             p.block_codes(start, stop).to(torch.float32).mul_(s[start:stop, None]).add_(0.0)
             for p, s in zip(payloads, scales, strict=True)
         ]
-        if neighbours is not None:
-            rows = [ordered_sum([rows[j] for j in mixed]) for mixed in neighbours]
+        if len(groups) < len(rows):
+            rows = [ordered_sum([rows[i] for i in group]) for group in groups]
+        if mixing is not None:
+            rows = [ordered_sum([rows[j] for j in row]) for row in mixing]
         middle = middle_rows(rows, trim, torch.empty_like(rows[0]))
         torch.mul(ordered_sum(middle), share, out=result[start:stop])
     return result.view(-1)[: payloads[0].num_params]

@@ -9,13 +9,27 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from neuroswarm.aggregation.bucketing import choose_bucket_size
+from neuroswarm.aggregation.methods import METHODS
+from neuroswarm.config.legality import fallback_method
+
 
 class ToleranceRules(Protocol):
     """The part of the swarm's rules that decides f."""
 
     @property
     def aggregation_method(self) -> str:
-        """`mean`, `median`, `trimmed_mean` or `krum`."""
+        """A name of `methods.METHODS`."""
+        ...
+
+    @property
+    def codec(self) -> str:
+        """Decides which rule is the fallback."""
+        ...
+
+    @property
+    def bucket_size(self) -> int:
+        """Contributions averaged before the rule, at most."""
         ...
 
     @property
@@ -63,20 +77,35 @@ def num_byzantine(num_contributions: int, num_identities: int, rules: ToleranceR
 def max_byzantine(method: str, num_contributions: int) -> int:
     """Largest f that a rule bears in a set of that size; below 0 if it cannot run at all.
 
-    (n - 3) // 2 for Krum, else (n - 1) // 2. The mean bears none; its f is that of the
-    mixing and screening before it.
+    (n - 3) // 2 for Krum and multi-Krum, else (n - 1) // 2. The mean bears none; its f is that
+    of the mixing and screening before it.
     """
-    if method == "krum":
-        return (num_contributions - 3) // 2
-    return (num_contributions - 1) // 2
+    return METHODS[method].max_byzantine(num_contributions)
+
+
+def bucket_size(tolerance: Tolerance, num_contributions: int, rules: ToleranceRules) -> int:
+    """Contributions to average before the rule: as many as the rules ask for and f allows.
+
+    None are in a fallback: there is nothing to spare.
+
+    Args:
+        tolerance: Of the round, with its f.
+        num_contributions: n that are left after screening.
+        rules: The swarm's rules.
+    """
+    if tolerance.is_fallback:
+        return 1
+    bears = METHODS[tolerance.method].max_byzantine
+    return choose_bucket_size(num_contributions, tolerance.num_byzantine, rules.bucket_size, bears)
 
 
 def choose_rule(num_contributions: int, num_identities: int, rules: ToleranceRules) -> Tolerance:
     """The rules' own method, or the fallback where it cannot bear floor(M/4).
 
-    Fallback: the coordinate-wise median (f = (n - 1) // 2), which for one or two contributions
-    is their mean; the mean stays the mean. The caller bounds norms in it whatever the rules
-    say, also against the outer momentum, since one or two contributions have no median.
+    Fallback: the coordinate-wise median, or behind a sparse codec the geometric median, both
+    with f = (n - 1) // 2 and for one or two contributions their mean; the mean stays the mean.
+    The caller bounds norms in it whatever the rules say, also against the outer momentum,
+    since one or two contributions have no median.
 
     Args:
         num_contributions: n, at least 1.
@@ -86,5 +115,5 @@ def choose_rule(num_contributions: int, num_identities: int, rules: ToleranceRul
     method = rules.aggregation_method
     if num_identities // 4 <= max_byzantine(method, num_contributions):
         return Tolerance(method, num_byzantine(num_contributions, num_identities, rules), False)
-    fallback = "mean" if method == "mean" else "median"
+    fallback = "mean" if method == "mean" else fallback_method(rules.codec)
     return Tolerance(fallback, (num_contributions - 1) // 2, True)

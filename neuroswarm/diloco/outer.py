@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from neuroswarm.aggregation import exact
+from neuroswarm.aggregation.bucketing import make_buckets, random_order
 from neuroswarm.aggregation.rule import aggregate
 from neuroswarm.aggregation.screening import screen
-from neuroswarm.aggregation.tolerance import Tolerance, choose_rule, max_byzantine
+from neuroswarm.aggregation.tolerance import Tolerance, bucket_size, choose_rule, max_byzantine
 from neuroswarm.codecs.payload import Payload
 from neuroswarm.codecs.registry import codec_of
 from neuroswarm.diloco import applied
@@ -107,12 +108,16 @@ def advance(state: OuterState, agreed: Sequence[AgreedContribution]) -> RoundOut
         max_rejected=tolerance.num_byzantine,
     )
     kept = [i for i, verdict in enumerate(verdicts) if verdict is None]
+    survivors = [ordered[i] for i in kept]
+    # f stays that of the whole set as far as the rule bears it with fewer rows: a rejected
+    # contribution may have been an honest one.
+    borne = max(0, min(tolerance.num_byzantine, max_byzantine(tolerance.method, len(kept))))
+    final = replace(tolerance, num_byzantine=borne)
+    buckets = _draw_buckets(state, survivors, final)
     step = outer_hyperparameters(state.rules, len(ordered))
     fragments = []
     for k, fragment in enumerate(state.fragments):
-        delta = _aggregate_fragment(
-            state, k, [ordered[i] for i in kept], tolerance, grams[k][kept][:, kept]
-        )
+        delta = _aggregate_fragment(state, k, survivors, final, grams[k][kept][:, kept], buckets)
         fragments.append(outer_step(fragment, delta, step))
     table = applied.add(state.applied, state.round, [(c.node_id, c.id) for c in ordered])
     following = replace(state, round=state.round + 1, fragments=tuple(fragments), applied=table)
@@ -160,34 +165,47 @@ def _tolerance(state: OuterState, ordered: Sequence[AgreedContribution]) -> Tole
     return choose_rule(len(ordered), len(known), state.rules)
 
 
+def _draw_buckets(
+    state: OuterState, kept: Sequence[AgreedContribution], tolerance: Tolerance
+) -> list[list[int]] | None:
+    """Which contributions are averaged before the rule; None for none.
+
+    The draw depends on the state and on the set, so that nobody knows its bucket before all
+    contributions are fixed by their ids.
+    """
+    size = bucket_size(tolerance, len(kept), state.rules)
+    if size == 1:
+        return None
+    seed = state.digest + b"".join(contribution.id for contribution in kept)
+    return make_buckets(random_order(len(kept), seed), size)
+
+
 def _aggregate_fragment(
     state: OuterState,
     index: int,
     kept: Sequence[AgreedContribution],
     tolerance: Tolerance,
     gram_PP: Tensor,
+    buckets: list[list[int]] | None,
 ) -> Tensor:
-    """The kept contributions' joint pseudo-gradient of one fragment. float32, shape [N].
-
-    f stays that of the whole set as far as the rule bears it with fewer rows: a rejected
-    contribution may have been an honest one.
-    """
+    """The kept contributions' joint pseudo-gradient of one fragment. float32, shape [N]."""
     rules: Rules = state.rules
     norm_scaling, max_norm = rules.norm_scaling, None
     if tolerance.is_fallback:
-        norm_scaling = "down" if rules.norm_scaling == "none" else rules.norm_scaling
+        # Clipping to the next norm bounds nothing in sets of one or two.
+        norm_scaling = "both" if rules.norm_scaling == "both" else "down"
         length = exact.norm(state.fragments[index].momentum)
         max_norm = FALLBACK_GROWTH * length if length > 0 else None
-    borne = max_byzantine(tolerance.method, len(kept))
     return aggregate(
         [contribution.payloads[index] for contribution in kept],
         token_weights(kept),
         method=tolerance.method,
-        num_byzantine=max(0, min(tolerance.num_byzantine, borne)),
+        num_byzantine=tolerance.num_byzantine,
         norm_scaling=norm_scaling,
         use_nnm=rules.use_nnm and not tolerance.is_fallback,
         krum_neighbours=rules.krum_neighbours,
         max_norm=max_norm,
+        buckets=buckets,
         gram_PP=gram_PP,
     )
 

@@ -2,7 +2,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from neuroswarm.aggregation.tolerance import choose_rule, max_byzantine, num_byzantine
+from neuroswarm.aggregation.methods import METHODS
+from neuroswarm.aggregation.tolerance import (
+    bucket_size,
+    choose_rule,
+    max_byzantine,
+    num_byzantine,
+)
 
 
 @dataclass(frozen=True)
@@ -10,6 +16,8 @@ class Some:
     aggregation_method: str = "trimmed_mean"
     krum_f: int = 0
     trimmed_mean_beta: float = 0.1
+    codec: str = "int4"
+    bucket_size: int = 1
 
 
 @pytest.mark.parametrize(
@@ -33,7 +41,7 @@ def test_f_of_a_set(n: int, m: int, rules: Some, f: int):
     assert num_byzantine(n, m, rules) == f
 
 
-@pytest.mark.parametrize("method", ["mean", "median", "trimmed_mean", "krum"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_rule_is_never_run_with_more_than_it_bears(method: str):
     for n in range(1, 30):
         for m in range(n, 60):
@@ -58,3 +66,32 @@ def test_krum_falls_back_to_the_median_below_its_own_minimum():
 
 def test_the_mean_stays_the_mean():
     assert choose_rule(1, 8, Some("mean")).method == "mean"
+
+
+@pytest.mark.parametrize("method", ["krum", "multi_krum"])
+def test_sparse_contributions_fall_back_to_the_geometric_median(method: str):
+    for n, m in ((1, 1), (2, 2), (2, 8), (4, 8)):
+        chosen = choose_rule(n, m, Some(method, codec="topk"))
+        assert str(chosen) == f"fallback geometric_median f={(n - 1) // 2}"
+    assert choose_rule(1, 8, Some("mean", codec="topk")).method == "mean"
+
+
+@pytest.mark.parametrize(
+    ("method", "n", "m", "asked", "size"),
+    [
+        ("trimmed_mean", 8, 8, 2, 1),  # 4 buckets do not bear 2
+        ("trimmed_mean", 9, 9, 2, 2),  # 5 do
+        ("trimmed_mean", 7, 7, 4, 3),  # 4 leaves 2 buckets, too few for f = 1
+        ("trimmed_mean", 20, 4, 4, 4),
+        ("krum", 13, 13, 4, 1),  # f = 3 needs 9 buckets
+        ("krum", 10, 7, 4, 2),  # f = 1 needs 5
+        ("geometric_median", 3, 3, 2, 2),  # f = 0
+        ("trimmed_mean", 2, 8, 2, 1),  # the fallback averages nobody
+    ],
+)
+def test_buckets_are_as_large_as_f_allows(method: str, n: int, m: int, asked: int, size: int):
+    rules = Some(method, bucket_size=asked)
+    chosen = choose_rule(n, m, rules)
+    found = bucket_size(chosen, n, rules)
+    assert found == size
+    assert max_byzantine(chosen.method, -(-n // found)) >= chosen.num_byzantine

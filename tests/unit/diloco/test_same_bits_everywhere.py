@@ -14,7 +14,10 @@ import json
 import torch
 from neuroswarm.aggregation import exact
 from neuroswarm.aggregation.rule import aggregate
+from neuroswarm.aggregation.bucketing import make_buckets, random_order
 from neuroswarm.codecs.lowbit import LowBit, encode_int4
+from neuroswarm.codecs.sparse import Layout, Sparse, encode_topk
+from neuroswarm.diloco.known_answer import compute_digest
 from neuroswarm.diloco.outer import AgreedContribution, advance
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import genesis
@@ -37,14 +40,21 @@ def values(size, seed):
 def lengthened(payload):
     scales = (payload.scales * 2.0**80).clamp(max=2.0**63)
     scales[1::2] = 2.0**-64
+    if isinstance(payload, Sparse):
+        return Sparse(payload.positions, payload.codes, scales, payload.num_params, payload.layout)
     return LowBit(payload.codes, scales, payload.num_params)
 
-def contribution(peer, seed):
+def encode(values, codec):
+    if codec == "topk":
+        return encode_topk(values, Layout(4096, 64))
+    return encode_int4(values, 256)
+
+def contribution(peer, seed, codec):
     # Peers share most of their values, so that sums cancel and comparisons tie.
     parts = []
     for k, size in enumerate(SIZES):
         shared, own = values(size, seed + k), values(size, seed + 100 * (peer + 1) + k)
-        payload = encode_int4(torch.where(own > 0, shared, own), 256)
+        payload = encode(torch.where(own > 0, shared, own), codec)
         # Three long ones, more than are rejected, with the smallest legal scale in half of
         # their blocks: shortened, those scales vanish and codes below 0 become -0.
         parts.append(lengthened(payload) if peer < 3 and seed == 1 else payload)
@@ -52,14 +62,16 @@ def contribution(peer, seed):
                               1000 + peer, tuple(parts))
 
 NAMED = [(f"part{k}", values(size, 7 + k)) for k, size in enumerate(SIZES)]
-ROUNDS = [[contribution(peer, seed) for peer in range(num_peers)]
-          for seed, num_peers in ((1, 8), (2, 2))]
+ROUNDS = {codec: [[contribution(peer, seed, codec) for peer in range(num_peers)]
+                  for seed, num_peers in ((1, 8), (2, 2))]
+          for codec in ("int4", "topk")}
 
-def digests(method, scaling):
-    state = genesis(Rules(aggregation_method=method, norm_scaling=scaling), bytes(32), NAMED)
+def digests(method, scaling, codec):
+    rules = Rules(aggregation_method=method, norm_scaling=scaling, codec=codec, bucket_size=2)
+    state = genesis(rules, bytes(32), NAMED)
     inside = hashlib.sha256()
     for k in range(len(SIZES)):
-        payloads = [c.payloads[k] for c in ROUNDS[0]]
+        payloads = [c.payloads[k] for c in ROUNDS[codec][0]]
         inside.update(exact.gram(payloads).numpy().tobytes())
         inside.update(exact.norm(NAMED[k][1]).hex().encode())
         for use_nnm in (False, True):
@@ -67,18 +79,33 @@ def digests(method, scaling):
                               use_nnm=use_nnm)
             inside.update(delta.numpy().tobytes())
             assert not torch.signbit(delta[delta == 0]).any()
-    for agreed in ROUNDS:
+        buckets = make_buckets(random_order(8, b"draw"), 2)
+        # f = 0, which Krum bears with the 4 buckets.
+        delta = aggregate(payloads, method=method, num_byzantine=0, norm_scaling=scaling,
+                          buckets=buckets)
+        inside.update(delta.numpy().tobytes())
+    for agreed in ROUNDS[codec]:
         state = advance(state, agreed[::-1]).state
     return inside.hexdigest() + state.digest.hex()
 
 found = {}
+def note(method, scaling, codec):
+    found.setdefault(f"{method} {codec}", []).append(digests(method, scaling, codec))
+
 for flush, threads in ((False, 1), (False, 2), (False, 3), (False, 4), (True, 1)):
     torch.set_flush_denormal(flush)
     torch.set_num_threads(threads)
-    found.setdefault("trimmed_mean", []).append(digests("trimmed_mean", "down"))
+    note("trimmed_mean", "down", "int4")
+    note("geometric_median", "down", "topk")
+    found.setdefault("known answer", []).append(compute_digest())
     if threads in (1, 4):
-        for method, scaling in (("median", "down"), ("krum", "both"), ("mean", "none")):
-            found.setdefault(method, []).append(digests(method, scaling))
+        for method, scaling in (("median", "down"), ("krum", "both"), ("mean", "none"),
+                                ("multi_krum", "down"), ("geometric_median", "clip"),
+                                ("centered_clipping", "both")):
+            note(method, scaling, "int4")
+        for method, scaling in (("centered_clipping", "down"), ("multi_krum", "clip"),
+                                ("krum", "none"), ("mean", "both")):
+            note(method, scaling, "topk")
 print(json.dumps({"capability": torch.backends.cpu.get_cpu_capability(), "digests": found}))
 """
 
@@ -110,7 +137,8 @@ def test_the_outer_step_has_the_same_bits_on_every_vector_unit_thread_count_and_
     if unset["capability"] != "DEFAULT":  # else this processor has no AVX2
         results.append(run("avx2", tmp_path))
         assert {r["capability"] for r in results} >= {"DEFAULT", "AVX2"}
-    for method in ("trimmed_mean", "median", "krum", "mean"):
+    assert len(unset["digests"]) == 7 + 5 + 1
+    for method in unset["digests"]:
         seen = {digest for result in results for digest in result["digests"][method]}
         assert len(seen) == 1, f"{method}: {len(seen)} different digests"
-    assert len({unset["digests"][method][0] for method in unset["digests"]}) == 4
+    assert len({unset["digests"][method][0] for method in unset["digests"]}) == 13
