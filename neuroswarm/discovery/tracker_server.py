@@ -68,13 +68,15 @@ class TrackerDirectory:
         Raises:
             BadSignature: sealed with another token; the asker is not of this swarm.
             ProtocolViolation: malformed or too large.
-            PeerError: the address asks too often.
+            PeerError: the address asks too often, or the asker is banned.
         """
         now = self._clock.monotonic()
         try:
             if not self._limit.allows(remote_host, now):
                 raise PeerError(f"too many tracker requests from {remote_host}")
             signed, heartbeat = open_request(self._sealer, body)
+            if self._peers.is_banned(signed.signer, now):
+                raise PeerError(f"banned: {signed.signer}", peer=signed.signer)
         except PeerError as error:
             self._refuse(error, remote_host, now)
             raise

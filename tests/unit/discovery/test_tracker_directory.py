@@ -73,6 +73,16 @@ def test_a_bare_tracker_lists_only_nodes_of_the_askers_swarm():
     assert ask(directory, b) == {a.node_id}
 
 
+def test_a_banned_node_is_told_nothing():
+    own, a, b = make_record(), make_record(), make_record()
+    directory = make_directory(Now(), own)
+    ask(directory, a)
+    directory._peers.ban(b.node_id, "a test", None)
+    with pytest.raises(PeerError, match=f"banned: {b.node_id}"):
+        ask(directory, b)
+    assert directory.num_refused == 1
+
+
 def test_a_silent_node_is_no_longer_listed():
     clock, a, b = Now(), make_record(), make_record()
     directory = make_directory(clock)
