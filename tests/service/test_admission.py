@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator
@@ -15,6 +16,8 @@ from neuroswarm.identity.certificate import NodeCredentials, get_host_name, issu
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.identity.token import SwarmToken
+from neuroswarm.membership.door import CallerLimits, Door
+from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.net.datagram import CONTEXT, UdpTransport
 from neuroswarm.net.grpc_settings import CallBounds
 from neuroswarm.net.grpc_transport import GrpcTransport
@@ -351,3 +354,24 @@ async def test_a_socket_that_is_lost_fails_the_service_instead_of_leaving_it_dea
     assert caught.group_contains(TypeError)
     assert member.state is State.FAILED
     assert seen
+
+
+async def test_the_door_of_a_server_refuses_a_flood_and_in_the_end_the_flooder():
+    now = 0.0
+    bob = Bob()
+    peers = PeerTable(bob.key.node_id, 5.0)
+    door = Door(peers, CallerLimits(calls_per_s=1.0, burst_calls=2.0))
+    bob.rpc.guard(lambda caller, num_bytes: door.admit(caller, num_bytes, now))
+    async with bob.rpc, make_rpc(TOKEN) as flooder, make_rpc(TOKEN) as carol:
+        while not peers.is_banned(flooder.address.node_id, now):
+            for _ in range(3):
+                with contextlib.suppress(PeerUnreachable):
+                    await flooder.call(bob.rpc.address, "Test/Echo", b"", timeout_s=5)
+            now += 1.0
+        num_served = len(bob.callers)
+        now += 2.0
+        with pytest.raises(ProtocolViolation, match="banned for its conduct"):
+            await flooder.call(bob.rpc.address, "Test/Echo", b"", timeout_s=5)
+        assert len(bob.callers) == num_served
+        assert await carol.call(bob.rpc.address, "Test/Echo", b"x", timeout_s=5) == b"x"
+    assert set(peers.conduct(now)) == {flooder.address.node_id}
