@@ -5,13 +5,15 @@ sum of inner progress = sum of own agreed c + (theta - x) + e
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuroswarm.codecs.registry import Int4
+from neuroswarm.codecs.registry import Codec, Int4, TopK
+from neuroswarm.codecs.sparse import Layout
 from neuroswarm.diloco import applied
 from neuroswarm.diloco.applied import Applied
 from neuroswarm.diloco.ledger import Ledger, Publication
@@ -21,6 +23,8 @@ from neuroswarm.values import NodeId
 
 SIZES = (5, 18)
 BLOCK = 4
+CODECS: tuple[Codec, ...] = (Int4(BLOCK), TopK(Layout(16, 3)), Int4(8))
+MOMENTA = (0.0, 0.5, 0.95)
 ME, OTHER = NodeId(b"m" * 20), NodeId(b"o" * 20)
 
 
@@ -103,6 +107,7 @@ EVENTS = st.lists(
         st.tuples(st.just("late"), st.booleans(), st.integers(2, 20)),
         st.tuples(st.just("lineage"), st.integers(0, 3), st.integers(0, 15)),
         st.tuples(st.just("reload")),
+        st.tuples(st.just("other rules"), st.sampled_from(CODECS), st.sampled_from(MOMENTA)),
     ),
     min_size=1,
     max_size=40,
@@ -134,7 +139,12 @@ def test_no_progress_is_lost_or_counted_twice(seed: int, events: list[tuple]):
             names = [name for i, name in enumerate(recent) if event[2] >> i & 1]
             names = [n for n in names if not applied.contains(base.applied, ME, n)]
             history.go(base, agreed_in(history, base, names, 1), 1)
+        elif event[0] == "other rules":
+            _, codec, momentum = event
+            history.ledger.use_codec(codec, contribution_momentum=momentum)
         else:
+            # Whatever coded the publications, any codec may be the swarm's now.
             tensors, listed = history.ledger.to_tensors()
-            history.ledger = Ledger.from_tensors(tensors, listed, Int4(BLOCK))
+            listed = json.loads(json.dumps(listed))
+            history.ledger = Ledger.from_tensors(tensors, listed, CODECS[seed % len(CODECS)])
         history.check()

@@ -156,6 +156,12 @@ def test_unknown_setting_without_a_near_one_names_the_sections():
         ),
         ({"network": {"port": 65000}}, "network: port 65000 leaves no gRPC port 66000"),
         ({"rounds": {"settle_s": 9}}, "rounds: settle_s 9.0 is above ballot_deadline_s 2.0"),
+        (
+            {"diloco": {"codec": "topk"}, "aggregation_method": "median"},
+            "aggregation method median cannot follow codec topk: topk takes geometric_median, cen",
+        ),
+        ({"diloco": {"topk_kept": 5000}}, "diloco: topk_kept 5000 is above topk_chunk 4096"),
+        ({"diloco": {"codec": "int5"}}, "diloco.codec: 'int5' (must be 'int4' or 'topk')"),
         ({"training": {"num_heads": 3}}, "training: dim 128 is no multiple of 2 x num_heads 3"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -165,6 +171,30 @@ def test_bad_value_is_one_line_with_name_value_and_limit(given: dict[str, object
         SwarmNodeConfig(**given)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"diloco": {"codec": "topk"}},
+        {"diloco": DilocoConfig(codec="topk")},
+        {"diloco": {"codec": "topk"}, "aggregation": AggregationConfig(krum_f=1)},
+        {"diloco": {"codec": "topk"}, "krum_f": 1},
+    ],
+)
+def test_the_sparse_codec_brings_a_rule_that_may_follow_it(given: dict[str, object]):
+    config = SwarmNodeConfig(**given)
+    assert config.aggregation.method == "geometric_median"
+    assert config.aggregation.krum_f == (1 if len(given) == 2 else 0)
+    assert SwarmNodeConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_a_rule_that_was_set_stays():
+    for aggregation in (AggregationConfig(method="krum"), {"method": "krum"}):
+        config = SwarmNodeConfig(diloco={"codec": "topk"}, aggregation=aggregation)
+        assert config.aggregation_method == "krum"
+    with pytest.raises(ConfigError, match="trimmed_mean cannot follow codec topk"):
+        SwarmNodeConfig(diloco={"codec": "topk"}, aggregation_method="trimmed_mean")
 
 
 def test_section_alone_explains_itself_too():

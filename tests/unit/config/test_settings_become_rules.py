@@ -21,6 +21,22 @@ def test_default_settings_make_the_default_rules():
     assert make_rules(SwarmNodeConfig()) == Rules()
 
 
+def test_settings_that_are_changed_change_the_rules():
+    config = SwarmNodeConfig(
+        diloco={"codec": "topk", "topk_chunk": 64, "topk_kept": 4, "contribution_momentum": 0.5},
+        aggregation={"bucket_size": 2, "norm_scaling": "clip"},
+    )
+    assert make_rules(config) == Rules(
+        codec="topk",
+        aggregation_method="geometric_median",
+        topk_chunk=64,
+        topk_kept=4,
+        contribution_momentum=0.5,
+        bucket_size=2,
+        norm_scaling="clip",
+    )
+
+
 def test_every_rule_is_a_setting_with_the_same_legal_values():
     assert SETTINGS.keys() == Rules.model_fields.keys()
     for name, rule in Rules.model_fields.items():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from neuroswarm.codecs.lowbit import encode_int4
+from neuroswarm.codecs.registry import Codec, Int4
 from neuroswarm.diloco.outer import AgreedContribution
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
@@ -27,9 +27,14 @@ def start(rules: Rules | None = None, seed: int = 0) -> OuterState:
 
 
 def contribute(
-    peer: int, deltas: Sequence[torch.Tensor], *, tokens: int = 1000, round_: int = 0
+    peer: int,
+    deltas: Sequence[torch.Tensor],
+    *,
+    tokens: int = 1000,
+    round_: int = 0,
+    codec: Codec = Int4(BLOCK),  # noqa: B008 (frozen)
 ) -> AgreedContribution:
-    payloads = tuple(encode_int4(delta, BLOCK) for delta in deltas)
+    payloads = tuple(codec.encode(delta) for delta in deltas)
     name = round_.to_bytes(16, "big") + peer.to_bytes(16, "big")
     return AgreedContribution(node(peer), name, 50, tokens, payloads)
 

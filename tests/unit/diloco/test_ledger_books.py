@@ -4,7 +4,8 @@ import pytest
 import torch
 from swarm_of_values import BLOCK, SIZES, node, start
 
-from neuroswarm.codecs.registry import Int4
+from neuroswarm.codecs.registry import Int4, TopK
+from neuroswarm.codecs.sparse import Layout
 from neuroswarm.diloco.ledger import Ledger, Publication
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointCorrupt
@@ -173,3 +174,76 @@ def test_diverged_parameters_cannot_be_published():
     local[1][0] = float("nan")
     with pytest.raises(ValueError, match="out of range"):
         ledger.prepare(state.params, local)
+
+
+def test_momentum_holds_back_a_share_and_the_residual_is_the_momentum_buffer():
+    b = 0.75
+    ledger, state = Ledger(SIZES, CODEC, contribution_momentum=b), start()
+    sums = [torch.zeros(size) for size in SIZES]
+    agreed = []
+    for number in range(1, 30):
+        publication = publish(ledger, state, trained(state, number), number)
+        agreed.append(publication)
+        for k, delta in enumerate(publication.deltas):
+            sums[k] = b * sums[k] + delta
+            found = publication.payloads[k].decode()
+            # c_t = (1 - b) sum of b^k d_(t - k), up to the rounding of this and past codings.
+            assert float((found - (1 - b) * sums[k]).norm()) < 0.2 * float(found.norm())
+        new = following(state, *agreed)
+        ledger.move(state, new, ME)
+        state = new
+    for left, total in zip(ledger.residual, sums, strict=True):
+        assert torch.cosine_similarity(left, b * total, dim=0) > 0.99
+
+
+def test_without_momentum_everything_is_coded():
+    state = start()
+    local = trained(state, 1)
+    plain = Ledger(SIZES, CODEC).prepare(state.params, local)[1]
+    zero = Ledger(SIZES, CODEC, contribution_momentum=0.0).prepare(state.params, local)[1]
+    for a, b in zip(plain, zero, strict=True):
+        assert torch.equal(a.block_codes(0, a.num_blocks), b.block_codes(0, b.num_blocks))
+        assert torch.equal(a.scales, b.scales)
+
+
+@pytest.mark.parametrize("momentum", [-0.1, 1.0, float("nan")])
+def test_impossible_momentum_is_refused(momentum: float):
+    with pytest.raises(ValueError, match="momentum"):
+        Ledger(SIZES, CODEC, contribution_momentum=momentum)
+
+
+def test_publications_of_an_older_codec_stay_and_new_ones_are_coded_anew():
+    ledger, old = Ledger(SIZES, CODEC), start()
+    first = publish(ledger, old, trained(old, 1), 1)
+    sparse = TopK(Layout(64, 8))
+    ledger.use_codec(sparse)
+    second = publish(ledger, old, trained(old, 2), 2)
+    assert {p.kind for p in first.payloads} == {"int4"}
+    assert {p.kind for p in second.payloads} == {"topk"}
+    tensors, listed = ledger.to_tensors()
+    again = Ledger.from_tensors(tensors, listed, sparse)
+    kinds = [[p.kind for p in publication.payloads] for publication in again.publications]
+    assert kinds == [["int4"] * 2, ["topk"] * 2]
+    for before, after in zip(ledger.publications, again.publications, strict=True):
+        for a, b in zip(before.payloads, after.payloads, strict=True):
+            assert torch.equal(a.decode(), b.decode())
+
+
+def test_ledgers_that_name_no_codec_are_of_int4():
+    ledger, state = Ledger(SIZES, CODEC), start()
+    publication = publish(ledger, state, trained(state, 1), 1)
+    tensors, listed = ledger.to_tensors()
+    for entry in listed["publications"]:
+        del entry["codecs"]
+    again = Ledger.from_tensors(tensors, listed, TopK(Layout(64, 8)))
+    assert torch.equal(again.publications[0].payloads[0].decode(), publication.payloads[0].decode())
+
+
+@pytest.mark.parametrize("kinds", [["int5", "int4"], ["topk", "topk"], []])
+def test_ledgers_with_codecs_that_do_not_fit_are_corrupt(kinds: list[str]):
+    ledger, state = Ledger(SIZES, CODEC), start()
+    publish(ledger, state, trained(state, 1), 1)
+    tensors, listed = ledger.to_tensors()
+    listed["publications"][0]["codecs"] = kinds
+    with pytest.raises(CheckpointCorrupt):
+        Ledger.from_tensors(tensors, listed, CODEC)

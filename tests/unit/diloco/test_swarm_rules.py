@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from neuroswarm.diloco.rules import Rules
-from neuroswarm.errors import SchemaMismatch
+from neuroswarm.errors import ConfigError, SchemaMismatch
 
 
 def test_rules_come_back_from_their_bytes():
@@ -69,3 +69,25 @@ def test_rules_are_frozen_and_closed():
         Rules(outer_lrr=0.7)  # type: ignore[call-arg]
     with pytest.raises(ValidationError, match="frozen"):
         Rules().outer_lr = 1.0  # type: ignore[misc]
+
+
+def test_an_illegal_pair_names_the_legal_ones():
+    with pytest.raises(ConfigError) as caught:
+        Rules(codec="topk", aggregation_method="trimmed_mean")
+    assert "topk takes geometric_median, centered_clipping, multi_krum, krum, mean" in str(
+        caught.value
+    )
+    assert "trimmed_mean takes int4" in str(caught.value)
+
+
+def test_a_codec_brings_its_default_method():
+    assert Rules(codec="topk").aggregation_method == "geometric_median"
+    assert Rules(codec="int4").aggregation_method == "trimmed_mean"
+    assert Rules(codec="topk", aggregation_method="krum").aggregation_method == "krum"
+    with pytest.raises(ValidationError, match="codec"):
+        Rules(codec=["topk"])  # type: ignore[arg-type]
+
+
+def test_as_many_values_as_a_chunk_has_are_kept_at_most():
+    with pytest.raises(ValidationError, match="topk_kept is above topk_chunk: 65 > 64"):
+        Rules(topk_chunk=64, topk_kept=65)
