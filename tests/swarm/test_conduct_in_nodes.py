@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from neuroswarm.membership.door import CallerLimits
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.swarm import Swarm
 from neuroswarm.values import PeerAddress
+from neuroswarm.wire import limits
 
 
 def address_of(member: Member) -> PeerAddress:
@@ -19,8 +21,13 @@ def address_of(member: Member) -> PeerAddress:
 
 
 async def flood(caller: Member, target: Member) -> None:
-    for _ in range(3 * int(CallerLimits().burst_calls)):
-        await caller.parts.carriers.rpc.call(address_of(target), "Gossip/Headers", b"", timeout_s=5)
+    """Send the largest requests there are, for nothing, until the target has enough."""
+    request = bytes(limits.MAX_MESSAGE_BYTES)
+    for _ in range(3 * int(CallerLimits().burst_bytes / len(request))):
+        with contextlib.suppress(ProtocolViolation):  # unknown method
+            await caller.parts.carriers.rpc.call(
+                address_of(target), "Test/Nothing", request, timeout_s=5
+            )
 
 
 async def test_a_member_that_offends_is_refused_at_the_door_and_shown(tmp_path: Path):
