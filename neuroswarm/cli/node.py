@@ -20,7 +20,7 @@ from neuroswarm.cli.options import (
     TokenOption,
 )
 from neuroswarm.cli.ports import PortPlan, PortProbe, PortWishes, plan_ports
-from neuroswarm.cli.swarm_token import check_token, find_token, read_token_file
+from neuroswarm.cli.swarm_token import check_accepted, check_token, find_token
 
 if TYPE_CHECKING:
     from neuroswarm.cli.settings import Layer, Settings
@@ -77,8 +77,7 @@ def node(
     text = find_token(token, token_file, os.environ, settings.network.token_file)
     if text is not None:
         check_token(text)
-    for file in settings.network.accepted_token_files:
-        check_token(read_token_file(file))
+    check_accepted(settings.network.accepted_token_files)
     run_service(lambda: _create(text, settings), _work)
 
 

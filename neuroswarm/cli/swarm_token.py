@@ -80,10 +80,9 @@ def load_ring(text: str | None, files: Iterable[Path]) -> TokenRing:
     Raises:
         AdmissionError: a token is malformed, or a file cannot be read.
     """
-    from neuroswarm.identity.token import SwarmToken
-    from neuroswarm.identity.token_ring import TokenRing
+    from neuroswarm.identity.token_ring import TokenRing, read_accepted
 
-    accepted = [SwarmToken.parse(read_token_file(file)) for file in files]
+    accepted = [read_accepted(file) for file in files]
     return TokenRing.of(load_token(text), accepted)
 
 
@@ -92,6 +91,14 @@ def check_token(text: str) -> None:
     from neuroswarm.identity.token import SwarmToken
 
     SwarmToken.parse(text)
+
+
+def check_accepted(files: Iterable[Path]) -> None:
+    """AdmissionError if one of the files holds no token to accept; cheap, as `check_token`."""
+    from neuroswarm.identity.token_ring import read_accepted
+
+    for file in files:
+        read_accepted(file)
 
 
 def load_token(text: str | None) -> SwarmToken:

@@ -14,6 +14,7 @@ from neuroswarm.identity.sealing import Sealer
 from neuroswarm.identity.token import SwarmToken
 
 MAX_TOKEN_FILE_BYTES = 4096
+OPEN_WORD = "open"
 MAX_ACCEPTED = 4
 """Tokens accepted besides the one in use; each makes a stranger's datagram cost one more check."""
 
@@ -41,7 +42,7 @@ class TokenRing:
         Raises:
             AdmissionError: a file cannot be read or holds no token, or there are too many.
         """
-        return cls.of(primary, [SwarmToken.parse(read_token_file(file)) for file in files])
+        return cls.of(primary, [read_accepted(file) for file in files])
 
     @property
     def is_open(self) -> bool:
@@ -57,6 +58,12 @@ class TokenRing:
     def sealer(self) -> Sealer:
         """Seals with the token in use, opens what was sealed with any."""
         return Sealer(self.primary.datagram_key, *(token.datagram_key for token in self.accepted))
+
+
+def read_accepted(path: Path) -> SwarmToken:
+    """The token in a file of an accepted one; the word `open` stands for that of open swarms."""
+    text = read_token_file(path)
+    return SwarmToken.OPEN if text == OPEN_WORD else SwarmToken.parse(text)
 
 
 def read_token_file(path: Path) -> str:

@@ -135,6 +135,11 @@ def test_a_ring_is_read_from_files_without_doubles(tmp_path: Path):
     assert TokenRing.of(NEW, [SwarmToken.OPEN]).is_open
 
 
+def test_the_word_open_stands_for_the_token_of_open_swarms(tmp_path: Path):
+    (tmp_path / "old").write_text("open\n")
+    assert TokenRing.read(NEW, [tmp_path / "old"]) == TokenRing(NEW, (SwarmToken.OPEN,))
+
+
 def test_too_many_or_damaged_tokens_are_refused(tmp_path: Path):
     tokens = [SwarmToken(bytes([i]) * 32) for i in range(MAX_ACCEPTED + 2)]
     with pytest.raises(AdmissionError, match=f"limit {MAX_ACCEPTED}"):

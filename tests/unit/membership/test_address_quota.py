@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 
+from neuroswarm.membership.address_quota import choose_quota
 from neuroswarm.membership.peer_table import FORGET_INTERVALS, PeerTable
 from neuroswarm.values import NodeId
 from neuroswarm.wire.messages import Heartbeat
@@ -30,6 +31,12 @@ def node(number: int) -> NodeId:
 
 def make_table(quota: int | None = 2, max_peers: int = 100) -> PeerTable:
     return PeerTable(NodeId(b"m" * 20), INTERVAL_S, max_peers, max_per_address=quota)
+
+
+def test_the_quota_is_that_asked_for_else_sixteen_in_open_swarms_only():
+    assert choose_quota(None, is_open=True) == 16
+    assert choose_quota(None, is_open=False) is None
+    assert choose_quota(3, is_open=True) == choose_quota(3, is_open=False) == 3
 
 
 def test_an_address_has_so_many_places_and_others_are_free():
