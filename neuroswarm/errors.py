@@ -52,6 +52,14 @@ class SchemaMismatch(ProtocolViolation):
     """A field is missing, malformed, or does not fit the architecture."""
 
 
+class NonFiniteValues(SchemaMismatch):
+    """A payload holds what is infinite or not a number."""
+
+
+class WrongPayload(ProtocolViolation):
+    """Bytes that are not those of the hash asked for, or promised."""
+
+
 class StaleMessage(ProtocolViolation):
     """A replayed message, or one from a round that is over."""
 

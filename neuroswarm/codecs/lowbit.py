@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from neuroswarm.codecs.payload import MAX_SCALE, MIN_SCALE
-from neuroswarm.errors import SchemaMismatch
+from neuroswarm.errors import NonFiniteValues, SchemaMismatch
 
 MAX_CODE = 7
 MAX_BLOCK = 1024
@@ -154,6 +154,8 @@ def unpack(data: bytes, num_params: int, block: int) -> LowBit:
         raise SchemaMismatch("payload: padding codes are not 0")
     scales = np.frombuffer(data, dtype="<f4", offset=raw.size).astype(np.float32)
     if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
+        if not np.isfinite(scales).all():
+            raise NonFiniteValues("payload holds a scale that is infinite or not a number")
         raise SchemaMismatch(f"payload holds a scale outside {MIN_SCALE:g} to {MAX_SCALE:g}")
     return LowBit(
         torch.from_numpy(codes.reshape(num_blocks, block)), torch.from_numpy(scales), num_params

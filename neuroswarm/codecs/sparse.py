@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from neuroswarm.codecs.payload import MAX_SCALE, MIN_SCALE
-from neuroswarm.errors import SchemaMismatch
+from neuroswarm.errors import NonFiniteValues, SchemaMismatch
 
 KIND = "topk"
 MAX_CODE = 3
@@ -210,6 +210,8 @@ def unpack(data: bytes, num_params: int, layout: Layout) -> Sparse:
     levels = _unpack_bits(raw[codes_at:scales_at], num_kept, 2)
     scales = np.frombuffer(data, dtype="<f4", offset=scales_at).astype(np.float32)
     if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
+        if not np.isfinite(scales).all():
+            raise NonFiniteValues("payload holds a scale that is infinite or not a number")
         raise SchemaMismatch(f"payload holds a scale outside {MIN_SCALE:g} to {MAX_SCALE:g}")
     if (indices >= layout.chunk).any():
         raise SchemaMismatch(f"payload holds an index beyond the chunk of {layout.chunk}")

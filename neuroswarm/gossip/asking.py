@@ -8,15 +8,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from neuroswarm.config import RoundConfig
-from neuroswarm.errors import MessageTooLarge, PeerError, PeerUnreachable, ProtocolViolation
+from neuroswarm.errors import (
+    MessageTooLarge,
+    PeerError,
+    PeerUnreachable,
+    ProtocolViolation,
+    WrongPayload,
+)
 from neuroswarm.rounds.lineage import Claim, ClaimedRound, is_chain
 from neuroswarm.transport import Rpc
 from neuroswarm.v1 import envelope_pb2, gossip_pb2
-from neuroswarm.values import HASH_BYTES, PeerAddress
+from neuroswarm.values import HASH_BYTES, NodeId, PeerAddress
 from neuroswarm.wire import limits
 from neuroswarm.wire.chunks import receive_chunks
 from neuroswarm.wire.messages import Confirm, Contribution, decode_confirm, parse
@@ -43,9 +49,19 @@ class Result:
 class Asker:
     """Calls to members about rounds."""
 
-    def __init__(self, rpc: Rpc, cfg: RoundConfig) -> None:
+    def __init__(
+        self, rpc: Rpc, cfg: RoundConfig, *, blame: Callable[[NodeId, PeerError], None]
+    ) -> None:
+        """Wire up.
+
+        Args:
+            rpc: Carries the calls.
+            cfg: Deadlines.
+            blame: Told of a peer that gave what it cannot have held.
+        """
         self._rpc = rpc
         self._cfg = cfg
+        self._blame = blame
 
     async def payload(
         self, contribution: bytes, header: Contribution, sources: Sequence[PeerAddress]
@@ -68,6 +84,7 @@ class Asker:
         """
         received = bytearray()
         for source in sources:
+            is_from_one = not received
             try:
                 await self._receive(contribution, header.payload_bytes, source, received)
             except PeerError as error:
@@ -76,6 +93,8 @@ class Asker:
                 if is_payload_of(header, received):
                     return bytes(received)
                 received.clear()
+                if is_from_one:
+                    self._blame(source.node_id, WrongPayload("not the payload asked for"))
         raise PeerUnreachable(
             f"payload {contribution.hex()[:8]} not to be had from {len(sources)} peers"
         )

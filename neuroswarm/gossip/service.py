@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 PUSH_TIMEOUT_S = 5.0
 RETRY_S = 0.2
+KINDS = frozenset(map(int, Kind))
 
 
 class Listener(Protocol):
@@ -69,6 +70,10 @@ class Neighbours(Protocol):
 
     def failed(self, peer: NodeId) -> None:
         """A push was not answered."""
+        ...
+
+    def misbehaved(self, peer: NodeId, error: PeerError) -> None:
+        """A peer brought what no honest one passes on, since each checks it before."""
         ...
 
 
@@ -119,7 +124,11 @@ class GossipService(Service):
         self._post(Parcel(proof), avoid={*avoid, proof.signer})
 
     async def _on_push(self, caller: NodeId, data: bytes) -> bytes:
-        request = decode_push(data)
+        try:
+            request = decode_push(data)
+        except PeerError as error:
+            self._neighbours.misbehaved(caller, error)
+            raise
         for relayed in request.messages:
             self._guard(caller, self._take, relayed)
         for inline in request.inline:
@@ -135,8 +144,12 @@ class GossipService(Service):
         except PeerError as error:
             self.counters["refused"] += 1
             logger.debug("refused from %s: %s", caller, error)
+            self._neighbours.misbehaved(caller, error)
 
     def _take(self, caller: NodeId, relayed: envelope_pb2.Relayed) -> None:
+        if relayed.message.kind not in KINDS:
+            self.counters["unknown_kind"] += 1  # of a later version, which is no misbehaviour
+            return
         statement_id = peek_id(relayed.message)
         if statement_id in self._seen:
             self.counters["duplicates"] += 1
@@ -161,7 +174,14 @@ class GossipService(Service):
         # Not noted as seen: one that comes too early, before the rules that it follows, is
         # judged anew when it comes again.
         hops = hops_after(hops_left)
-        if self._listener.on_amendment(signed) and hops is not None:
+        try:
+            is_news = self._listener.on_amendment(signed)
+        except PeerError as error:
+            # A peer that is behind passes on what does not follow the rules here any more.
+            self.counters["refused_amendments"] += 1
+            logger.debug("amendment from %s refused: %s", caller, error)
+            return
+        if is_news and hops is not None:
             self._post(Parcel(signed, hops), avoid={caller})
 
     def _take_inline(self, _caller: NodeId, inline: gossip_pb2.InlinePayload) -> None:

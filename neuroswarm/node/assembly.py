@@ -130,7 +130,7 @@ def assemble_rounds(
 ) -> RoundsRoom:
     """The parts that agree on rounds."""
     crowd = Crowd(peers, cohort.swarm_id, clock, mute_after_s=config.rounds.mute_after_s)
-    asker = Asker(carriers.rpc, config.rounds)
+    asker = Asker(carriers.rpc, config.rounds, blame=crowd.misbehaved)
     # The driver, which wants payloads and is woken, is made from the intake: bound late.
     room: list[RoundDriver] = []
     intake = Intake(

@@ -31,6 +31,7 @@ from neuroswarm.node.assembly import (
     make_cohort,
 )
 from neuroswarm.node.carriers import Carriers, MakeCarriers, NetworkCarriers
+from neuroswarm.node.convictions import read_proofs
 from neuroswarm.node.home import Home, open_home
 from neuroswarm.node.intake import Cohort
 from neuroswarm.node.recorder import Recorder, Sinks
@@ -215,6 +216,8 @@ class NodeCore(Service):
             await parts.replica.restore(snapshot)
             state = snapshot.outer
             history = _restore_history(snapshot)
+            for proof in read_proofs(snapshot.meta.get("proofs", [])):
+                parts.rounds.intake.on_proof(proof)
             logger.info("resumed at round %d, state %s", state.round, short(state.digest))
             await parts.rounds.joiner.wait_for_peers(wait_s)
         else:
@@ -289,7 +292,7 @@ class NodeCore(Service):
         sinks = Sinks(
             save=home.store.save,
             keep_left=home.keep_left_behind,
-            describe_history=reporter.history,
+            describe_meta=reporter.meta,
             event_log=home.event_log,
             announce=membership.heartbeat.announce_now,
             measure=reporter.measure,

@@ -5,20 +5,34 @@ Knows nothing of statements or of states; refuses to do I/O.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 
 from neuroswarm.clock import Clock
 from neuroswarm.diloco import applied
 from neuroswarm.diloco.state import OuterState
+from neuroswarm.errors import BadSignature, NonFiniteValues, PeerError, WrongPayload
+from neuroswarm.membership.claims import find_excess
+from neuroswarm.membership.conduct import Offence
 from neuroswarm.membership.peer_table import Peer, PeerTable
 from neuroswarm.node.voices import Voices
 from neuroswarm.rounds.electorate import Electorate
 from neuroswarm.rounds.history import History
 from neuroswarm.rounds.positions import Positions, Standing
 from neuroswarm.values import NodeId, PeerAddress
+from neuroswarm.wire.messages import Contribution
+
+logger = logging.getLogger(__name__)
 
 MAX_ROUNDS_BEHIND = 2
 """A live peer further behind is catching up: nobody waits for it."""
+
+
+_OFFENCES: Mapping[type[PeerError], Offence] = {
+    BadSignature: Offence.BAD_SIGNATURE,
+    WrongPayload: Offence.WRONG_PAYLOAD,
+    NonFiniteValues: Offence.NON_FINITE,
+}
 
 
 class Crowd:
@@ -31,6 +45,7 @@ class Crowd:
         self.swarm_id = swarm_id
         self.positions = Positions()
         self.voices = Voices(mute_after_s)
+        self._claimed_at: dict[NodeId, float] = {}
         self._peers = peers
         self._clock = clock
 
@@ -64,6 +79,7 @@ class Crowd:
         """Take over the positions of the newest heartbeats."""
         live = self.live()
         self.voices.forget_all_but(peer.node_id for peer in live)
+        self._claimed_at = {n: at for n, at in self._claimed_at.items() if self.is_known(n)}
         for peer in live:
             beat = peer.heartbeat
             self.positions.note_heartbeat(peer.node_id, beat.sequence, beat.round, beat.digest)
@@ -139,6 +155,39 @@ class Crowd:
     def is_banned(self, node_id: NodeId) -> bool:
         """Whether nothing that this signer says counts."""
         return self._peers.is_banned(node_id, self._clock.monotonic())
+
+    def offend(self, node_id: NodeId, offence: Offence) -> None:
+        """Count what an authenticated party did; too much of it bans it for a while."""
+        if self._peers.offend(node_id, offence, self._clock.monotonic()):
+            logger.warning("peer %s banned for a while: too much of %s", node_id, offence)
+
+    def misbehaved(self, peer: NodeId, error: PeerError) -> None:
+        """A caller brought what no honest peer passes on."""
+        self.offend(peer, _OFFENCES.get(type(error), Offence.MALFORMED))
+
+    def knows_better(self, node_id: NodeId, round_: int) -> bool:
+        """Whether a peer said itself that it is beyond that round."""
+        peer = self._peers.get(node_id)
+        return peer is not None and peer.heartbeat.round > round_
+
+    def check_claim(self, signer: NodeId, header: Contribution) -> None:
+        """Hold it against a signer if it claims more work than its own heartbeats allow."""
+        now, peer = self._clock.monotonic(), self._peers.get(signer)
+        before = self._claimed_at.get(signer)
+        if peer is None:
+            return
+        self._claimed_at[signer] = now
+        if before is None:
+            return  # nobody knows since when it has trained
+        excess = find_excess(
+            header,
+            peer.heartbeat,
+            elapsed_s=now - before,
+            heartbeat_age_s=max(0.0, now - peer.last_seen_s),
+        )
+        if excess is not None:
+            logger.warning("peer %s claims more than it can have done: %s", signer, excess)
+            self.offend(signer, Offence.IMPLAUSIBLE_CLAIM)
 
     def expel(self, node_ids: frozenset[NodeId]) -> None:
         """Refuse exactly these by the swarm's rules, besides those that are banned."""

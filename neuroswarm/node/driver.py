@@ -170,7 +170,7 @@ class RoundDriver(Service):
         for before in said.values():
             await self._resume(current, before)
         parts.intake.begin(current, state, parts.intake.history)
-        self._pass_on_amendments()
+        parts.voice.pass_on(parts.intake.pending_amendments(), ())
         self._changed.set()
         return current
 
@@ -297,11 +297,6 @@ class RoundDriver(Service):
         for contribution, holder in wanted.items():
             self._spawn(self._fetch(current, contribution, holder))
 
-    def _pass_on_amendments(self) -> None:
-        """Tell of what the owner proposes, in every round until it is agreed."""
-        for amendment in self._parts.intake.pending_amendments():
-            self._parts.voice.pass_on(amendment)
-
     def _skip(self, current: Round) -> None:
         self._parts.voice.say_skip(self._parts.replica.inner_steps)
         current.skipped(self._clock.monotonic())
@@ -366,7 +361,7 @@ class RoundDriver(Service):
         met = frozenset(peer.node_id for peer in parts.crowd.live())
         if not met <= self._met:
             parts.voice.repeat()
-            self._pass_on_amendments()
+            parts.voice.pass_on(parts.intake.pending_amendments(), parts.intake.convictions)
         self._met = met
         history = parts.intake.history
         assert history is not None, "_open sets it"

@@ -104,6 +104,9 @@ class Holdings:
                 await self._obtain(contribution, holder, is_quick=is_quick)
             except SchemaMismatch as error:
                 logger.warning("contribution %s refused: %s", short(contribution), error)
+                entry = self._intake.archive.get(contribution)
+                if entry is not None:  # its hash is that of the signed header
+                    self._crowd.misbehaved(entry.signed.signer, error)
                 return Holding.MALFORMED
             except PeerError as error:
                 logger.debug("contribution %s not held yet: %s", short(contribution), error)

@@ -16,9 +16,17 @@ from neuroswarm.checkpoint.transfer import Shape
 from neuroswarm.codecs.registry import codec_of
 from neuroswarm.diloco.amending import describe_changes, read_amendment
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import BadSignature, PeerError, ProtocolViolation, SchemaMismatch
+from neuroswarm.errors import (
+    BadSignature,
+    PeerError,
+    ProtocolViolation,
+    SchemaMismatch,
+    WrongPayload,
+)
 from neuroswarm.gossip.archive import Archive
 from neuroswarm.gossip.asking import is_payload_of
+from neuroswarm.membership.conduct import Offence
+from neuroswarm.node.convictions import Convictions
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.rounds.agreement import Round
 from neuroswarm.rounds.history import History
@@ -92,6 +100,7 @@ class Intake:
         self._waiting_bytes = 0
         self.archive = Archive(max_archive_bytes)
         self.register = Register()
+        self.convictions = Convictions()
         self.history: History | None = None
         self.counters: Counter[str] = Counter()
         """Statements by what became of them; equivocators, refused contributions."""
@@ -139,6 +148,8 @@ class Intake:
             return False
         self._crowd.positions.note(signed.signer, statement.round, statement.base_digest)
         if not self._is_near(statement):
+            if self._crowd.knows_better(sender, statement.round + RETAINED_ROUNDS):
+                self._crowd.offend(sender, Offence.REPLAY)
             return self._note_late(signed, statement)
         is_stranger = not self._crowd.is_known(signed.signer)
         proof = self.register.note(signed, statement, is_stranger=is_stranger)
@@ -196,7 +207,7 @@ class Intake:
         if entry is None or entry.payload is not None:
             return
         if not is_payload_of(entry.header, payload):
-            raise ProtocolViolation("inline payload is not the one promised")
+            raise WrongPayload("inline payload is not the one promised")
         self.archive.add_payload(contribution, payload)
         if self._current is not None and entry.header.round == self._current.state.round:
             self._want(contribution, entry.signed.signer)
@@ -208,6 +219,7 @@ class Intake:
             return False
         if self._crowd.is_banned(proof.signer):
             return False
+        self.convictions.add(proof)
         self.counters["equivocators"] += 1
         kind = proof.first.kind.name.lower()
         logger.warning("peer %s banned: it signed two different %ss", proof.signer, kind)
@@ -315,8 +327,10 @@ class Intake:
         except SchemaMismatch as error:
             self.counters["refused_contributions"] += 1
             logger.warning("contribution of %s refused: %s", signed.signer, error)
+            self._crowd.offend(signed.signer, Offence.MALFORMED)
             current.round.refused(signed.signer)
             return
+        self._crowd.check_claim(signed.signer, header)
         self.archive.add_header(signed, header)
         if not current.round.heard_contribution(signed.signer, signed.id):
             self.counters["too_late"] += 1  # others may have taken it: it is kept for them

@@ -52,7 +52,7 @@ class Sinks:
     """JSON lines, one an event. None: none are written."""
     announce: Callable[[], None]
     """Tells the peers of the new state at once."""
-    describe_history: Callable[[], Mapping[str, object]]
+    describe_meta: Callable[[], Mapping[str, object]]
     """The lineage stood on, as JSON values; kept in every checkpoint."""
     measure: Callable[[], Mapping[str, object]]
     """Measurements that go into every event."""
@@ -121,7 +121,7 @@ class Recorder(Service):
         await self._save(await self._snapshot())
 
     async def _snapshot(self) -> Snapshot:
-        meta = {"history": self._sinks.describe_history()}
+        meta = self._sinks.describe_meta()
         return replace(await self._replica.snapshot(), meta=meta)
 
     async def _open(self, stack: AsyncExitStack) -> None:

@@ -84,11 +84,11 @@ class Reporter:
             "step_s": parts.compute.step_s,
         }
 
-    def history(self) -> Mapping[str, object]:
-        """The lineage stood on, for checkpoints."""
-        history = self._parts.rounds.intake.history
-        assert history is not None, "there is a history once there is a state"
-        return history.to_json()
+    def meta(self) -> Mapping[str, object]:
+        """What a checkpoint holds besides the model: the lineage stood on, proofs, as JSON."""
+        intake = self._parts.rounds.intake
+        assert intake.history is not None, "there is a history once there is a state"
+        return {"history": intake.history.to_json(), "proofs": intake.convictions.to_json()}
 
     def status(self) -> Mapping[str, object]:
         """`/status`: everything a person or a dashboard wants to know, as JSON values."""

@@ -5,11 +5,15 @@ Refuses to do I/O; reading it is possible at any time, also while shutting down.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from neuroswarm.node.committing import Commit
 from neuroswarm.values import NodeId, short
+
+MAX_RECENT = 32
+"""Rejections that `/status` lists."""
 
 
 @dataclass(slots=True)
@@ -37,6 +41,9 @@ class Statistics:
     last_set_size: int = 0
     rejections: dict[str, str] = field(default_factory=dict)
     """Reasons of the last round's rejections, by contribution."""
+    rejected_by_reason: Counter[str] = field(default_factory=Counter)
+    recent_rejections: list[dict[str, object]] = field(default_factory=list)
+    """The latest rejections: round, contribution, signer, reason."""
 
     def note(self, commit: Commit) -> None:
         """Count one move to another outer state."""
@@ -51,6 +58,18 @@ class Statistics:
         self.foreign_contributions_used += count_foreign(commit, self.me)
         self.contributions_rejected += len(outcome.rejected)
         self.rejections = {short(c): reason for c, reason in outcome.rejected.items()}
+        self.rejected_by_reason.update(r.replace(" ", "_") for r in outcome.rejected.values())
+        signer_of = dict(zip(commit.contributions, commit.signers, strict=True))
+        self.recent_rejections += [
+            {
+                "round": commit.state.round - 1,
+                "contribution": short(contribution),
+                "signer": str(signer_of[contribution]),
+                "reason": reason,
+            }
+            for contribution, reason in outcome.rejected.items()
+        ]
+        del self.recent_rejections[:-MAX_RECENT]
         self.last_method = outcome.method
         self.last_set_size = len(used)
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Protocol
 
 from neuroswarm.checkpoint.said import Recollection, Said, SaidLog
 from neuroswarm.errors import CheckpointError
 from neuroswarm.gossip.asking import is_payload_of
+from neuroswarm.rounds.statements import Proof
 from neuroswarm.wire import limits
 from neuroswarm.wire.messages import (
     Ballot,
@@ -32,6 +34,10 @@ class Spreader(Protocol):
 
     def spread(self, signed: Signed, *, inline: bytes | None = None) -> None:
         """Push a statement to the fanout."""
+        ...
+
+    def spread_proof(self, proof: Proof) -> None:
+        """Push a proof of equivocation to the fanout."""
         ...
 
 
@@ -96,9 +102,12 @@ class Voice:
             self._spread_whole(said)
         self._spread(self._seal)
 
-    def pass_on(self, signed: Signed) -> None:
-        """Spread a statement that is not this node's own."""
-        self._spread(signed)
+    def pass_on(self, amendments: Iterable[Signed], proofs: Iterable[Proof]) -> None:
+        """Spread what others have signed, for peers that came later."""
+        for amendment in amendments:
+            self._spreader.spread(amendment)
+        for proof in proofs:
+            self._spreader.spread_proof(proof)
 
     def say_ready(self, inner_steps: int) -> None:
         """Spread that the inner steps are taken."""

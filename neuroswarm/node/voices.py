@@ -50,7 +50,8 @@ class Voices:
         has the inner steps of a round (an honest peer would have said so), or, for much longer,
         that it takes none.
         """
-        if self._spoke_in.get(peer.node_id, -1) >= round_ - RECENT_ROUNDS:
+        spoke_in = self._spoke_in.get(peer.node_id)
+        if spoke_in is not None and spoke_in >= round_ - RECENT_ROUNDS:
             self._quiet.pop(peer.node_id, None)
             return False
         steps = peer.heartbeat.inner_steps

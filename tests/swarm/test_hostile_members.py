@@ -46,6 +46,12 @@ async def test_an_equivocator_is_banned_everywhere_by_proof(tmp_path: Path):
             later = [e for e in await member.events() if e["round"] > banned_in + 1]
             assert later
             assert dora.node_id.hex() not in {s for e in later for s in e.get("signers", ())}
+        (eve,) = await swarm.start("eve")
+        (anna,) = await swarm.restart(anna)
+        await swarm.until(
+            lambda: all(m.parts.rounds.crowd.is_banned(dora.node_id) for m in (anna, eve)),
+            what="the ban by a newcomer, and by a node that was restarted",
+        )
 
 
 async def tell_two_stories(liar: Member, listener: Member) -> None:
@@ -136,6 +142,32 @@ def carries_a_seal(passage: Passage) -> bool:
 
 def commits(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event for event in events if event["event"] == "commit"]
+
+
+async def test_mute_voters_do_not_stop_the_rounds(tmp_path: Path):
+    """Many times more of them than honest peers: they live by heartbeats, and say nothing."""
+    async with Swarm(tmp_path, rounds={"mute_after_s": 1.0}) as swarm:
+        honest = await swarm.found("anna", "bert")
+        await swarm.until_round(1)
+        mutes, told = [Speaker(f"mute {n}") for n in range(20)], Counter[str]()
+
+        def mutes_tell_and_rounds_go_on() -> bool:
+            told["sequence"] += 1
+            for member in honest:
+                state, peers = member.parts.replica.state, member.parts.membership.peers
+                for mute in mutes:
+                    record = mute.heartbeat(
+                        told["sequence"], swarm_id=member.parts.cohort.swarm_id,
+                        round=state.round, digest=state.digest, inner_steps=10**6,
+                    )  # fmt: skip
+                    peers.observe(*record, member.core.now(), host_seen=None)
+            return all(member.round >= told["wanted"] for member in honest)
+
+        told["wanted"] = max(member.round for member in honest) + 5
+        await swarm.until(mutes_tell_and_rounds_go_on, what="five rounds among mute voters")
+        assert all(len(member.parts.rounds.crowd.live()) > 20 for member in honest)
+        await swarm.until_level(honest)
+        assert all(len(found) == 1 for found in (await swarm.digests(honest)).values())
 
 
 async def test_a_peer_that_claims_to_be_ahead_and_never_answers_is_asked_once_at_a_time(

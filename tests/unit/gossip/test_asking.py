@@ -41,6 +41,7 @@ class Sources:
         self.network = MemoryNetwork()
         self.rpcs: list[MemoryRpc] = []
         self.asked: list[tuple[str, int]] = []
+        self.blamed: list[NodeId] = []
         self.stalled = asyncio.Event()
 
     def add(
@@ -71,7 +72,7 @@ class Sources:
             await rpc.start()
         rpc = self.network.rpc(ASKER)
         await rpc.start()
-        return Asker(rpc, CFG)
+        return Asker(rpc, CFG, blame=lambda peer, _error: self.blamed.append(peer))
 
     async def stall(self, offset: int) -> AsyncIterator[bytes]:
         """Give ten bytes, then nothing."""
@@ -148,6 +149,7 @@ async def test_forged_bytes_are_dropped_and_asked_for_anew():
     sources = Sources()
     assert await pull(sources, sources.add("a", forged), sources.add("b", whole)) == PAYLOAD
     assert sources.asked == [("a", 0), ("b", 0)]
+    assert sources.blamed == [Speaker("a").node_id]
 
 
 @pytest.mark.parametrize("lie", [overlong, endless_nothing], ids=["overlong", "nothing"])
@@ -165,6 +167,7 @@ async def test_a_beginning_that_one_source_forged_does_not_spoil_the_others():
     addresses = [sources.add("a", forged_beginning), *(sources.add(n, whole) for n in "bc")]
     assert await pull(sources, *addresses) == PAYLOAD
     assert sources.asked == [("a", 0), ("b", 150), ("c", 0)]
+    assert sources.blamed == [], "nobody can tell whose part was wrong"
 
 
 async def test_without_an_honest_source_the_payload_is_not_to_be_had():

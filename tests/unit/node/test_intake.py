@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -10,9 +10,11 @@ import torch
 
 from neuroswarm.codecs.registry import codec_of
 from neuroswarm.config import RoundConfig
+from neuroswarm.diloco.amending import propose
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.errors import ProtocolViolation, SchemaMismatch
+from neuroswarm.membership.conduct import Offence
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.intake import (
@@ -26,14 +28,16 @@ from neuroswarm.node.intake import (
     Intake,
 )
 from neuroswarm.rounds.agreement import Round
+from neuroswarm.rounds.electorate import Electorate
 from neuroswarm.rounds.history import FinishedRound, History
+from neuroswarm.rounds.phases import Action, Instant
 from neuroswarm.rounds.positions import Standing
 from neuroswarm.rounds.statements import MAX_PER_SIGNER, Proof, check_proof, decode
 from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.testing.speaker import ARCHITECTURE, SWARM, Speaker
 from neuroswarm.values import NodeId
 from neuroswarm.wire import limits
-from neuroswarm.wire.messages import Contribution
+from neuroswarm.wire.messages import Contribution, decode_amendment
 from neuroswarm.wire.signed import Kind, Signed
 
 RULES = Rules(codec_block=16)
@@ -136,6 +140,7 @@ def test_contributions_that_do_not_fit_count_as_skips(
     door, signed = Door(), speaker().contribution(*payloads, **changes)
     door.tell(signed)
     assert door.intake.counters["refused_contributions"] == 1
+    assert door.peers.conduct(0.0)[speaker().node_id].counts == {Offence.MALFORMED: 1}
     assert door.wanted == []
     assert door.round.publishers == {}
     header = decode(signed)
@@ -324,6 +329,80 @@ def test_an_inline_payload_is_kept_if_it_is_the_one_promised():
     assert door.intake.archive.payload(signed.id) == b"".join(PAYLOADS)
     door.intake.on_inline(signed.id, b"another")
     assert door.intake.archive.payload(signed.id) == b"".join(PAYLOADS)
+
+
+def test_a_payload_that_came_along_is_held_and_of_a_late_header_not_wanted():
+    door, signed = Door(), speaker().contribution(*PAYLOADS)
+    door.tell(signed)
+    door.wanted.clear()
+    door.intake.on_inline(signed.id, b"".join(PAYLOADS))
+    assert door.wanted == [(signed.id, speaker().node_id)], "to be decoded"
+
+
+def test_a_header_that_comes_after_the_seal_is_kept_and_not_wanted():
+    door = Door()
+    door.round.skipped(0.0)
+    alone = Electorate(frozenset({ME.node_id}))
+    instant = Instant(0.0, alone, True, 0, 50, None, 0.0)
+    assert door.round.poll(instant) is Action.SEND_SEAL
+    signed = speaker().contribution(*PAYLOADS)
+    assert door.tell(signed) is True, "others may have taken it"
+    assert door.intake.counters["too_late"] == 1
+    assert door.wanted == []
+    assert door.round.publishers == {}
+    assert door.intake.archive.get(signed.id) is not None
+
+
+def test_whoever_brings_what_is_over_and_knows_it_is_noted():
+    door = Door()
+    far = RETAINED_ROUNDS + 5
+    door.begin(replace(GENESIS, round=far), History(far, GENESIS.digest))
+    door.peers.observe(*Speaker("late").heartbeat(round=0), 0.0, host_seen=None)
+    door.peers.observe(*Speaker("sly").heartbeat(round=far), 0.0, host_seen=None)
+    signed = speaker(round_=0).skip()
+    for name in ("late", "sly"):
+        statement = decode(signed)
+        door.intake.on_statement(signed, statement, Speaker(name).node_id)
+    assert set(door.peers.conduct(0.0)) == {Speaker("sly").node_id}
+    assert door.peers.conduct(0.0)[Speaker("sly").node_id].counts == {Offence.REPLAY: 1}
+
+
+# -- amendments ----------------------------------------------------------------------
+
+OWNER = Speaker("owner")
+OWNED = replace(GENESIS, rules=RULES.model_copy(update={"owner": OWNER.key.public_key.hex()}))
+
+
+def amendment(revision: int = 1, by: Speaker = OWNER) -> Signed:
+    rules = OWNED.rules.model_copy(update={"revision": revision, "inner_steps": 77})
+    return propose(SWARM, rules, by.key)
+
+
+def test_an_amendment_is_put_to_the_ballot_until_it_is_agreed():
+    door, signed = Door(), amendment()
+    door.begin(OWNED, History(0, OWNED.digest))
+    assert door.intake.on_amendment(signed) is True
+    assert door.intake.on_amendment(signed) is False, "no news"
+    assert door.round.ballot == (signed.id,)
+    later = replace(OWNED, round=1)
+    door.begin(later, History(1, later.digest))
+    assert door.round.ballot == (signed.id,), "it was not agreed yet"
+    done = replace(OWNED, round=2, rules=Rules.from_bytes(decode_amendment(signed.body).rules))
+    door.begin(done, History(2, done.digest))
+    assert door.round.ballot == ()
+    assert door.intake.pending_amendments() == []
+
+
+def test_what_the_owner_brings_itself_is_spread():
+    door, signed = Door(), amendment()
+    door.begin(OWNED, History(0, OWNED.digest))
+    door.intake.propose(signed)
+    door.intake.propose(signed)
+    assert door.told == [signed]
+    for wrong in (amendment(2), amendment(by=speaker())):
+        with pytest.raises(ProtocolViolation):
+            door.intake.propose(wrong)
+    assert door.told == [signed]
 
 
 def test_old_rounds_are_forgotten():
