@@ -32,7 +32,7 @@ class AddressQuota:
         """Take the quota, >= 1; None: as many as come."""
         self.max_per_address = max_per_address
         self.num_refused = 0
-        """Peers that found no place at their address."""
+        """Records of peers that found no place at their address."""
         self._groups: dict[NodeId, str] = {}
         self._members: dict[str, dict[NodeId, bool]] = {}
         self._quiet_until = float("-inf")

@@ -23,7 +23,7 @@ def describe_admission(
         "is_open": tokens.is_open,
         "token_fingerprints": tokens.fingerprints,
         "max_peers_per_address": peers.quota.max_per_address,
-        "peers_over_quota": peers.quota.num_refused,
+        "refusals_over_quota": peers.quota.num_refused,
         "requests_of_banned": door.num_banned,
         "requests_of_floods": door.num_floods,
         "bans": describe_bans(peers, now),
