@@ -83,7 +83,7 @@ def _table(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[str]:
 
 def _default(field: FieldInfo) -> str:
     value = field.default
-    if value is None or value == ():
+    if value is None or value in ((), ""):
         return "unset"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
