@@ -120,12 +120,16 @@ def make_rules(config: SwarmNodeConfig) -> Rules:
     )
 
 
+_FATE = frozenset({"revision", "owner", "expelled"})
+"""Rules that are no setting of a joiner: the swarm has them from its founder and its owner."""
+
+
 def describe_differences(own: Rules, swarm: Rules) -> list[str]:
     """Where this node's settings differ from the rules of the swarm that it joined."""
     return [
         f"{name} {getattr(own, name)} (the swarm's: {getattr(swarm, name)})"
         for name in type(own).model_fields
-        if getattr(own, name) != getattr(swarm, name)
+        if name not in _FATE and getattr(own, name) != getattr(swarm, name)
     ]
 
 
