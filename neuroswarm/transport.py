@@ -95,6 +95,16 @@ class Datagrams(Protocol):
         """Bytes of datagrams received so far, dropped ones included."""
         ...
 
+    @property
+    def num_received(self) -> int:
+        """Datagrams received so far, dropped ones included."""
+        ...
+
+    @property
+    def num_dropped(self) -> int:
+        """Datagrams that did not open under the swarm's key, or that the handler refused."""
+        ...
+
     def on_datagram(self, handler: DatagramHandler) -> None:
         """Set who takes opened datagrams; before the transport starts."""
         ...

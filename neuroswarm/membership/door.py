@@ -44,6 +44,8 @@ class Door:
             per_s=bounds.bytes_per_s, burst=bounds.burst_bytes
         )
         self._notes: TokenBuckets[NodeId] = TokenBuckets(per_s=1.0, burst=1.0)
+        self.num_admitted = 0
+        """Requests let in, to be decoded."""
         self.num_banned = 0
         """Requests refused since their callers are banned."""
         self.num_floods = 0
@@ -60,4 +62,5 @@ class Door:
         if self._peers.is_banned(caller, now):
             self.num_banned += 1
             return Admission.BANNED
+        self.num_admitted += 1
         return Admission.WELCOME

@@ -43,6 +43,8 @@ class UdpTransport(Service):
     def __init__(self, sealer: Sealer, listen: Endpoint, *, clock: Clock | None = None) -> None:
         """Prepare to listen at `listen`; port 0 takes a free one."""
         super().__init__()
+        self.num_received = 0
+        """Datagrams that arrived, dropped ones included."""
         self.num_dropped = 0
         """Datagrams that did not open, or that the handler refused."""
         self._sealer = sealer
@@ -125,6 +127,7 @@ class UdpTransport(Service):
 
     def _receive(self, data: bytes, source: Endpoint) -> None:
         """Open one datagram and hand it on; drop it if it is not of this swarm."""
+        self.num_received += 1
         self._traffic.bytes_received += len(data)
         try:
             if len(data) > _MAX_SEALED_BYTES:

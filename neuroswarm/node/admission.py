@@ -24,6 +24,7 @@ def describe_admission(
         "token_fingerprints": tokens.fingerprints,
         "max_peers_per_address": peers.quota.max_per_address,
         "refusals_over_quota": peers.quota.num_refused,
+        "requests_admitted": door.num_admitted,
         "requests_of_banned": door.num_banned,
         "requests_of_floods": door.num_floods,
         "bans": describe_bans(peers, now),

@@ -122,7 +122,11 @@ class Reporter:
                 self._node.tokens,
                 self._node.now(),
             ),
+            "datagrams_received": parts.carriers.datagrams.num_received,
+            "datagrams_unopened": parts.carriers.datagrams.num_dropped,
             "heartbeats_dropped": dict(parts.membership.heartbeat.dropped),
+            "tracker_requests_answered": parts.membership.directory.num_answered,
+            "tracker_requests_refused": parts.membership.directory.num_refused,
             "rules": None if state is None else state.rules.model_dump(mode="json"),
         }
 

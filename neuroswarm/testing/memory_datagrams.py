@@ -28,6 +28,8 @@ class MemoryDatagrams(Service):
         self.endpoint = endpoint
         self.place = place
         """Under what faults strike it: its node's id or its endpoint."""
+        self.num_received = 0
+        """Datagrams that arrived."""
         self.num_dropped = 0
         """Datagrams that the handler refused."""
         self.bytes_sent = 0
@@ -67,6 +69,7 @@ class MemoryDatagrams(Service):
         is_here = self._network.find_datagrams(self.endpoint) is self
         if self.state is not State.RUNNING or not is_here:
             return
+        self.num_received += 1
         self.bytes_received += len(data) + OVERHEAD_BYTES
         if self._handler is None:
             return

@@ -1,0 +1,281 @@
+"""Calls every method of a node as members with the token do, with requests that are broken."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import grpc
+import grpc.aio
+from fuzz_mutation import Mutator
+from fuzz_scene import ROUND_KINDS, Liar, make_key
+from google.protobuf.message import Message
+
+from neuroswarm.identity.certificate import MEMBER_NAME, issue
+from neuroswarm.identity.node_key import NodeKey
+from neuroswarm.identity.token import SwarmToken
+from neuroswarm.net.grpc_settings import METHOD_PREFIX, NONCE_KEY
+from neuroswarm.v1 import envelope_pb2, gossip_pb2, rounds_pb2, state_pb2
+from neuroswarm.wire import limits
+from neuroswarm.wire.signed import Kind, sign
+
+TIMEOUT_S = 30.0
+CALLS_AT_ONCE = 8
+IDENTITIES_AT_ONCE = 4
+CALLS_OF_IDENTITY = 60
+"""Calls after which a member that is not banned yet gives way to another identity."""
+
+STREAMS = frozenset({"Gossip/Payload", "State/Fragment"})
+
+
+class Member:
+    """One identity with one connection."""
+
+    def __init__(self, token: SwarmToken, key: NodeKey, port: int) -> None:
+        """Connect at need to the node at `port` here."""
+        self.key = key
+        credentials = issue(token, key)
+        self._channel = grpc.aio.secure_channel(
+            f"127.0.0.1:{port}",
+            grpc.ssl_channel_credentials(
+                credentials.ca_pem, credentials.key_pem, credentials.certificate_pem
+            ),
+            options=[
+                ("grpc.ssl_target_name_override", MEMBER_NAME),
+                ("grpc.use_local_subchannel_pool", 1),
+                ("grpc.enable_http_proxy", 0),
+                ("grpc.max_send_message_length", 2 * limits.MAX_MESSAGE_BYTES),
+                ("grpc.max_receive_message_length", limits.MAX_MESSAGE_BYTES),
+            ],
+        )
+
+    async def call(self, method: str, request: bytes, nonce: bytes = bytes(16)) -> bytes:
+        """Call and return all bytes of the answer; `grpc.aio.AioRpcError` if it is refused."""
+        path, metadata = METHOD_PREFIX + method, ((NONCE_KEY, nonce),)
+        if method in STREAMS:
+            stream = self._channel.unary_stream(path, None, None)
+            call = stream(request, timeout=TIMEOUT_S, metadata=metadata)
+            return b"".join([message async for message in call])
+        unary = self._channel.unary_unary(path, None, None)
+        reply: bytes = await unary(request, timeout=TIMEOUT_S, metadata=metadata)
+        return reply
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._channel.close(None)
+
+
+class Requests:
+    """Makes requests of all methods, broken in some way."""
+
+    def __init__(self, liar: Liar) -> None:
+        self._liar = liar
+        self._mutator: Mutator = liar.mutator
+        self._rng = liar.rng
+
+    def make(self, key: NodeKey) -> tuple[str, bytes, bytes]:
+        """A method, a request, and a nonce."""
+        rng = self._rng
+        method = rng.choice(tuple(_MAKERS)) if rng.randrange(8) else "Gossip/Push"
+        message = _MAKERS[method](self, key)
+        choice = rng.randrange(100)
+        if (choice < 40 and method != "Gossip/Push") or choice < 20:
+            message = self._mutator.message(message)
+        data = message.SerializeToString()
+        if choice >= 80:
+            data = self._mutator.encoding(data)
+        if rng.randrange(2000) == 0:
+            data += bytes(limits.MAX_MESSAGE_BYTES)
+        nonce = rng.randbytes(16 if rng.randrange(50) else rng.choice((0, 1, 15, 17, 500)))
+        if rng.randrange(100) == 0:
+            method = rng.choice(("Gossip/Nothing", "State/Push", "Nobody/Push"))
+        return method, data, nonce
+
+    def push(self, key: NodeKey) -> Message:
+        """Statements of all kinds, payloads with and without their headers, proofs."""
+        request, rng = gossip_pb2.PushRequest(), self._rng
+        for _ in range(rng.choice((0, 1, 1, 2, 5))):
+            kind = rng.choice(ROUND_KINDS)
+            made = self._liar.signed(kind, key)
+            request.messages.add(message=made, hops_left=rng.choice((0, 1, 2, 3, 2**32 - 1)))
+        if rng.randrange(4) == 0:
+            self._add_payload(request, key)
+        if rng.randrange(6) == 0:
+            request.proofs.append(self._proof(key))
+        if rng.randrange(8) == 0:
+            self._add_amendment(request)
+        return request
+
+    def _add_payload(self, request: gossip_pb2.PushRequest, key: NodeKey) -> None:
+        payload = self._liar.payload()
+        made = sign(Kind.CONTRIBUTION, self._liar.header(payload).SerializeToString(), key)
+        request.messages.add(message=made.to_proto(), hops_left=1)
+        if self._rng.randrange(3) == 0:
+            payload = self._mutator.encoding(payload)
+        id_ = made.id if self._rng.randrange(4) else self._mutator.octets(made.id)
+        request.inline.add(contribution=id_, data=payload[: limits.MAX_INLINE_BYTES + 1])
+
+    def _proof(self, key: NodeKey) -> gossip_pb2.EquivocationProof:
+        liar, rng = self._liar, self._rng
+        kind = rng.choice((Kind.BALLOT, Kind.CONFIRM, Kind.CONTRIBUTION, Kind.SKIP, Kind.AMENDMENT))
+        body, other = liar.body(kind), liar.body(kind)
+        first = sign(kind, body.SerializeToString(), key).to_proto()
+        second = sign(kind, other.SerializeToString(), key).to_proto()
+        if rng.randrange(2):  # against the victim, who said neither
+            first.public_key = second.public_key = liar.scene.victim.public_key
+        if rng.randrange(4) == 0 and liar.scene.heard:
+            first = rng.choice(liar.scene.heard)
+        if rng.randrange(4) == 0:
+            second = self._mutator.message(second)
+        return gossip_pb2.EquivocationProof(first=first, second=second)
+
+    def _add_amendment(self, request: gossip_pb2.PushRequest) -> None:
+        """Rules that cannot be read, under the owner's own signature."""
+        body = self._liar.body(Kind.AMENDMENT).SerializeToString()
+        if self._rng.randrange(3) == 0:
+            rules = self._rng.choice((b"[" * 5000, b'{"a":' * 2000, b"NaN", b"null", b"\xff\xfe"))
+            swarm_id = self._liar.scene.swarm_id
+            body = _amendment(swarm_id, rules)
+        made = sign(Kind.AMENDMENT, body, self._liar.scene.owner).to_proto()
+        request.messages.add(message=made, hops_left=2)
+
+    def headers(self, _key: NodeKey) -> Message:
+        """Ids, up to more than may be asked for."""
+        ids = [self._id() for _ in range(self._rng.choice((0, 1, 3, 256, 257)))]
+        return gossip_pb2.HeadersRequest(contributions=ids)
+
+    def payload(self, _key: NodeKey) -> Message:
+        """Somebody's payload, from an odd place on."""
+        return gossip_pb2.PayloadRequest(contribution=self._id(), offset=self._offset())
+
+    def result(self, _key: NodeKey) -> Message:
+        """A round that may be finished."""
+        scene = self._liar.scene
+        round_ = max(0, scene.round - self._rng.choice((0, 1, 1, 2, 70)))
+        return gossip_pb2.ResultRequest(round=round_, base_digest=scene.digest)
+
+    def lineage(self, _key: NodeKey) -> Message:
+        """Rounds from anywhere on."""
+        first, known = self._offset(), self._offset()
+        return gossip_pb2.LineageRequest(first_round=first, known_round=known)
+
+    def manifest(self, _key: NodeKey) -> Message:
+        """The present state, the newest, or none."""
+        digest = self._rng.choice((b"", self._liar.scene.digest, self._rng.randbytes(32)))
+        return state_pb2.ManifestRequest(digest=digest)
+
+    def fragment(self, _key: NodeKey) -> Message:
+        """A fragment that may exist, from an odd place on."""
+        digest = self._rng.choice((self._liar.scene.digest, self._rng.randbytes(32)))
+        fragment = self._rng.choice((0, 1, 2, 1024, 2**32 - 1))
+        return state_pb2.FragmentRequest(digest=digest, fragment=fragment, offset=self._offset())
+
+    def _id(self) -> bytes:
+        heard = self._liar.scene.heard
+        real = [heard_.signature[:32] for heard_ in heard]
+        return self._rng.choice((*real, self._rng.randbytes(32), b"", bytes(32)))
+
+    def _offset(self) -> int:
+        return self._rng.choice((0, 1, 3, 4, 4095, 2**31, 2**53, 2**63, 2**64 - 1))
+
+
+_MAKERS: Mapping[str, Callable[[Requests, NodeKey], Message]] = {
+    "Gossip/Push": Requests.push,
+    "Gossip/Headers": Requests.headers,
+    "Gossip/Payload": Requests.payload,
+    "Gossip/Result": Requests.result,
+    "Gossip/Lineage": Requests.lineage,
+    "State/Manifest": Requests.manifest,
+    "State/Fragment": Requests.fragment,
+}
+
+
+def _amendment(swarm_id: bytes, rules: bytes) -> bytes:
+    return rounds_pb2.Amendment(swarm_id=swarm_id, rules=rules).SerializeToString()
+
+
+async def call_all(
+    port: int, token: SwarmToken, requests: Requests, is_enough: Callable[[int], Awaitable[bool]]
+) -> Counter[str]:
+    """Call as one identity after the other until it is enough.
+
+    Args:
+        port: Where the node answers calls, on this machine.
+        token: The swarm's.
+        requests: What to send.
+        is_enough: Told how many calls ended, after each identity; says whether to stop.
+
+    Returns:
+        Calls by how they ended, and the identities.
+    """
+    outcomes: Counter[str] = Counter()
+    numbers, is_over = itertools.count(), False
+
+    async def rotate() -> None:
+        nonlocal is_over
+        while not is_over:
+            await _be(Member(token, make_key("calls", next(numbers)), port), requests, outcomes)
+            outcomes["identities"] += 1
+            is_over = is_over or await is_enough(outcomes.total() - outcomes["identities"])
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(IDENTITIES_AT_ONCE):
+            group.create_task(rotate())
+    return outcomes
+
+
+async def _be(member: Member, requests: Requests, outcomes: Counter[str]) -> None:
+    """One identity's life: calls, a few at a time, until it is banned or has made enough."""
+    try:
+        for _ in range(CALLS_OF_IDENTITY // CALLS_AT_ONCE):
+            made = [requests.make(member.key) for _ in range(CALLS_AT_ONCE)]
+            ends = await asyncio.gather(*(_try(member, *request) for request in made))
+            outcomes.update(ends)
+            if "PERMISSION_DENIED" in ends:
+                return
+    finally:
+        await member.close()
+
+
+async def _try(member: Member, method: str, request: bytes, nonce: bytes) -> str:
+    try:
+        await member.call(method, request, nonce)
+    except grpc.aio.AioRpcError as error:
+        return "INTERNAL ERROR" if _is_bug(error) else error.code().name
+    return "OK"
+
+
+def _is_bug(error: Any) -> bool:
+    return error.code() is grpc.StatusCode.INTERNAL or error.code() is grpc.StatusCode.UNKNOWN
+
+
+async def ask(member: Member, method: str, request: Message, kind: type[Any]) -> Any:
+    """One honest question and its parsed answer."""
+    return kind.FromString(await member.call(method, request.SerializeToString()))
+
+
+async def overhear(
+    token: SwarmToken, port: int
+) -> tuple[state_pb2.StateManifest, list[envelope_pb2.Signed]]:
+    """The newest state's manifest, and real statements about finished rounds."""
+    member = Member(token, make_key("listener"), port)
+    try:
+        manifest = await ask(
+            member, "State/Manifest", state_pb2.ManifestRequest(), state_pb2.StateManifest
+        )
+        lineage = await ask(
+            member, "Gossip/Lineage", gossip_pb2.LineageRequest(), gossip_pb2.LineageReply
+        )
+        heard = [confirm for finished in lineage.rounds for confirm in finished.confirms]
+        for finished in lineage.rounds[-3:]:
+            wanted = gossip_pb2.ResultRequest(
+                round=finished.round, base_digest=finished.base_digest
+            )
+            reply = await ask(member, "Gossip/Result", wanted, gossip_pb2.ResultReply)
+            heard += reply.headers
+        return manifest, heard
+    finally:
+        await member.close()

@@ -1,0 +1,24 @@
+"""The short form of the fuzz run: a live node bears what strangers and members send it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fuzz_run import QUICK, Fuzz, Plan
+
+SEED = 20240607
+DEADLINE_S = 240
+"""It takes about 20 s, most of it the start of two nodes; much longer on a busy machine."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(DEADLINE_S)
+def test_a_live_node_bears_malformed_datagrams_calls_and_connections(tmp_path: Path):
+    told = dict(Fuzz(Plan(SEED, **QUICK), tmp_path).run().lines)
+    admitted, banned = (int(told[f"run: requests_{n}"]) for n in ("admitted", "of_banned"))
+    assert admitted >= QUICK["calls"], "calls got past the door"
+    assert banned > 0, "and others were refused there"
+    sent = QUICK["stranger_datagrams"] + QUICK["member_datagrams"]
+    assert int(told["run: datagrams_received"]) >= sent
+    assert int(told["run: datagrams_unopened"]) < sent, "some opened"
