@@ -57,8 +57,9 @@ class Crowd:
 
     def answered(self, peer: NodeId, rtt_s: float) -> None:
         """A call was answered after that many seconds."""
-        self._peers.record_rtt(peer, rtt_s)
-        self._peers.touch(peer, self._clock.monotonic())
+        now = self._clock.monotonic()
+        self._peers.record_rtt(peer, rtt_s, now)
+        self._peers.touch(peer, now)
 
     def failed(self, peer: NodeId) -> None:
         """A call was not answered."""
