@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from neuroswarm.aggregation.preparation import MAX_RELATIVE_NORM
 from neuroswarm.bench import attacks
 from neuroswarm.codecs.registry import codec_of
 from neuroswarm.diloco.outer import WEIGHT_CAP, AgreedContribution, advance, outer_step
@@ -29,6 +30,7 @@ VICTIM = 0
 
 IPM_FACTORS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.2, 1.6, 2.0, 3.0, 5.0, 9.0)
 ALIE_DEVIATIONS = (-6.0, -3.0, -2.0, -1.5, -1.0, -0.5, -0.2, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 6.0)
+HIDING_ANGLES = (0.0, 0.4, 0.7, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4)
 """Tried first by the attackers that optimise."""
 
 
@@ -40,14 +42,22 @@ class View:
         honest_PN: What the honest contributions decode to, float32.
         num_attackers: A.
         generator: Where chance comes from.
-        effect: What a vector [N], published by all of them, does to the outer parameters: how
-            far they end from where the honest mean would lead them.
+        reach: Where a vector [N], published by all of them, makes the outer parameters end, [N],
+            relative to where the mean of the honest contributions would lead them.
     """
 
     honest_PN: Tensor
     num_attackers: int
     generator: torch.Generator
-    effect: Callable[[Tensor], float]
+    reach: Callable[[Tensor], Tensor]
+
+    def distance(self, vector_N: Tensor) -> float:
+        """How far a vector drives the outer parameters away."""
+        return float(self.reach(vector_N).norm())
+
+    def setback(self, vector_N: Tensor) -> float:
+        """How far a vector holds the outer parameters back along the honest mean."""
+        return float(self.reach(vector_N).dot(self.honest_PN.mean(dim=0)))
 
 
 Craft = Callable[[View], Tensor]
@@ -62,16 +72,27 @@ def _alie(view: View) -> Tensor:
 
 def _optimised_alie(view: View) -> Tensor:
     def gain(deviations: float) -> float:
-        return view.effect(attacks.alie(view.honest_PN, deviations))
+        return view.distance(attacks.alie(view.honest_PN, deviations))
 
     return attacks.alie(view.honest_PN, attacks.search_factor(gain, ALIE_DEVIATIONS))
 
 
 def _optimised_ipm(view: View) -> Tensor:
     def gain(factor: float) -> float:
-        return view.effect(attacks.ipm(view.honest_PN, factor))
+        return view.setback(attacks.ipm(view.honest_PN, factor))
 
     return attacks.ipm(view.honest_PN, attacks.search_factor(gain, IPM_FACTORS))
+
+
+def _hidden_ipm(view: View) -> Tensor:
+    cover_N = torch.randn(view.honest_PN.shape[1], generator=view.generator)
+    lengths = view.honest_PN.norm(dim=1)
+    length = MAX_RELATIVE_NORM * float(lengths.median())
+
+    def hide(angle: float) -> Tensor:
+        return attacks.hidden_ipm(view.honest_PN, angle, length, cover_N)
+
+    return hide(attacks.search_factor(lambda angle: view.setback(hide(angle)), HIDING_ANGLES))
 
 
 CRAFTS: dict[str, Craft] = {
@@ -85,6 +106,7 @@ CRAFTS: dict[str, Craft] = {
     "mimic": lambda view: attacks.mimic(view.honest_PN, VICTIM),
     "optimised ALIE": _optimised_alie,
     "optimised IPM": _optimised_ipm,
+    "hidden IPM": _hidden_ipm,
 }
 """Attacks that need no training of their own."""
 
@@ -106,12 +128,11 @@ class Adversary:
         honest_PN = torch.stack(rows)
         aim = _lead(state, honest_PN.mean(dim=0), len(honest) + len(self._node_ids))
 
-        def effect(vector_N: Tensor) -> float:
+        def reach(vector_N: Tensor) -> Tensor:
             hostile = self._publish(state, vector_N, honest)
-            reached = advance(state, [*hostile, *honest]).state
-            return float((torch.cat(reached.params) - aim).norm())
+            return torch.cat(advance(state, [*hostile, *honest]).state.params) - aim
 
-        view = View(honest_PN, len(self._node_ids), self._generator, effect)
+        view = View(honest_PN, len(self._node_ids), self._generator, reach)
         return self._publish(state, self._craft(view), honest)
 
     def _publish(

@@ -7,6 +7,7 @@ Legend: P honest peers, A attackers, N flattened parameters of the whole model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import NormalDist
@@ -39,6 +40,25 @@ def ipm(honest_PN: Tensor, factor: float) -> Tensor:
     Source: Xie et al. 2019, arXiv:1903.03936, section 4.
     """
     return honest_PN.mean(dim=0) * -factor
+
+
+def hidden_ipm(honest_PN: Tensor, angle: float, length: float, cover_N: Tensor) -> Tensor:
+    """Inner-product manipulation that hides its direction behind noise. Shape [N].
+
+    A screening by direction sees what is against the mean only where it is most of the vector.
+
+    Args:
+        honest_PN: Not written.
+        angle: Radians between the vector and the negated mean; 0 hides nothing, pi / 2 is noise.
+        length: Norm of the result.
+        cover_N: Noise; its part along the mean is left out.
+    """
+    mean_N = honest_PN.mean(dim=0)
+    against_N = -mean_N / mean_N.norm()
+    aside_N = cover_N - against_N * cover_N.dot(against_N)
+    aside_N = aside_N / aside_N.norm()
+    hidden_N: Tensor = (against_N * math.cos(angle) + aside_N * math.sin(angle)) * length
+    return hidden_N
 
 
 def alie(honest_PN: Tensor, deviations: float) -> Tensor:

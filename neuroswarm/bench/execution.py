@@ -5,6 +5,7 @@ Knows how a job becomes a result; refuses to know what results mean.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import multiprocessing
 import signal
@@ -116,7 +117,5 @@ def _whole_nodes(job: Job) -> tuple[float, dict[str, Any]]:
         num_hostile=job.num_hostile,
         rounds=GOSSIP_ROUNDS,
     )
-    names = (
-        "rounds", "rounds_equal", "inner_steps", "is_banned", "hostile_agreed", "faults_fired",
-    )  # fmt: skip
-    return record.loss, {name: getattr(record, name) for name in names}
+    details = dataclasses.asdict(record)
+    return details.pop("loss"), details

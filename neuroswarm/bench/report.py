@@ -142,7 +142,7 @@ def _make_row(
         "diverged": any(is_diverged(ratio) for ratio in ratios.values()),
     }
     if job.is_gossip:
-        for name in ("rounds", "rounds_equal", "hostile_agreed", "faults_fired"):
+        for name in ("rounds", "rounds_equal", "repairs", "hostile_agreed", "faults_fired"):
             row[name] = sum(r.details[name] for r in group)
         row["is_banned"] = all(r.details["is_banned"] for r in group)
         return row

@@ -32,11 +32,14 @@ def gossip_rows(report: Mapping[str, Any]) -> list[list[str]]:
     table = [row for row in report["table"] if "rounds_equal" in row]
     if not table:
         return []
-    rows = [["attack", "loss ratio", "rounds with equal digests", "banned", "hostile agreed"]]
+    rows = [
+        ["attack", "loss ratio", "rounds with equal digests", "repairs", "banned", "hostile agreed"]
+    ]
     for row in table:
         equal = f"{row['rounds_equal']} of {row['rounds']}"
         banned = "yes" if row["is_banned"] else "no"
-        cells = [row["attack"], _ratio(row["ratio"]), equal, banned, str(row["hostile_agreed"])]
+        counts = [str(row["repairs"]), banned, str(row["hostile_agreed"])]
+        cells = [row["attack"], _ratio(row["ratio"]), equal, *counts]
         rows.append(cells)
     return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,15 @@ def reference(name: str) -> Tensor:
 )
 def test_the_formula_is_that_of_byzfl(name: str, attack):
     torch.testing.assert_close(attack(reference("honest")), reference(name))
+
+
+def test_a_hidden_attack_has_its_length_and_its_angle_to_the_negated_mean():
+    rows = reference("honest")
+    cover = torch.linspace(-1.0, 2.0, 7, dtype=torch.float64)
+    hidden = attacks.hidden_ipm(rows, 1.2, 5.0, cover)
+    cosine = torch.nn.functional.cosine_similarity(hidden, -rows.mean(dim=0), dim=0)
+    assert hidden.norm().item() == pytest.approx(5.0)
+    assert cosine.item() == pytest.approx(math.cos(1.2))
 
 
 def test_scaling_is_the_mean_enlarged():

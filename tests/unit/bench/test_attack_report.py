@@ -16,7 +16,7 @@ from neuroswarm.diloco.rules import Rules
 
 COUNTS = {"num_params": 9, "honest": 100, "honest_rejected": 0, "hostile": 40,
           "hostile_rejected": 10}  # fmt: skip
-GOSSIP = {"rounds": 12, "rounds_equal": 12, "inner_steps": 100.0, "is_banned": True,
+GOSSIP = {"rounds": 12, "rounds_equal": 12, "repairs": 0, "inner_steps": 100.0, "is_banned": True,
           "hostile_agreed": 3, "faults_fired": 8}  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def test_tables_name_every_attack_and_arm():
         ["IPM", "1.010", "1.050", ""],
         ["loss, attackers absent", "2.000", "2.000", "3.000"],
     ]
-    assert gossip_rows(report)[1] == ["equivocation", "1.010", "24 of 24", "yes", "6"]
+    assert gossip_rows(report)[1] == ["equivocation", "1.010", "24 of 24", "0", "yes", "6"]
     text = make_markdown(report)
     assert "| ALIE | 1.050 | 2.500 | 1.020 |" in text
     assert "seeds 11, 12" in text
