@@ -48,6 +48,10 @@ MAX_PUBLISHERS = limits.MAX_SET - 1 - limits.MAX_AMENDMENTS
 """Contributions of others in one round, so that all fit into a ballot beside the own one and
 amendments."""
 
+MAX_STRANGERS = 4096
+"""Signers whose ready, skip or seal a round notes before those that no heartbeat told of are
+turned away: their keys cost nothing, and every noted one takes memory until the round is over."""
+
 STRANGERS_SHARE = 4
 """Signers that no heartbeat told of get together one in so many of the places above."""
 
@@ -244,8 +248,7 @@ class Intake:
             return self._note_late(signed, statement)
         if statement.base_digest != current.state.digest:
             return self._keep(signed, statement, sender)  # the move there is under way
-        is_publication = isinstance(statement, messages.Contribution)
-        if is_publication and not self._has_room(current.round, signed.signer):
+        if not self._has_room(current.round, signed.signer, statement):
             self.counters["too_many"] += 1
             return False
         self.counters["taken"] += 1
@@ -253,8 +256,12 @@ class Intake:
         self._wake()
         return True
 
-    def _has_room(self, round_: Round, signer: NodeId) -> bool:
-        """Whether one more contribution fits into the round."""
+    def _has_room(self, round_: Round, signer: NodeId, statement: Statement) -> bool:
+        """Whether the round can note one more; ballots and confirms are bounded before."""
+        if isinstance(statement, messages.Ready | messages.Skip | messages.Seal):
+            return self._crowd.is_known(signer) or round_.num_heard < MAX_STRANGERS
+        if not isinstance(statement, messages.Contribution):
+            return True
         publishers = round_.publishers
         if self._crowd.is_known(signer):
             return len(publishers) < MAX_PUBLISHERS or signer in publishers

@@ -138,6 +138,11 @@ class Round:
         return frozenset(self._ballots)
 
     @property
+    def num_heard(self) -> int:
+        """The most signers that one of ready, skip and seal was heard of."""
+        return max(len(self._ready), len(self._skipped), len(self._seals))
+
+    @property
     def publishers(self) -> Mapping[NodeId, bytes]:
         """Contribution ids heard of, by signer."""
         return self._published

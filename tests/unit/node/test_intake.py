@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.intake import (
     MAX_PUBLISHERS,
     MAX_ROUNDS_AWAY,
+    MAX_STRANGERS,
     MAX_WAITING,
     MAX_WAITING_PER_SIGNER,
     RETAINED_ROUNDS,
@@ -236,6 +238,20 @@ def test_a_round_takes_no_more_contributions_than_a_ballot_can_list():
 
 
 # -- waiting -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("say", [Speaker.ready, Speaker.skip, Speaker.seal])
+def test_strangers_cannot_make_a_round_remember_ever_more_signers(say: Callable[[Speaker], Signed]):
+    door = Door()
+    door.know("anna")
+    for index in range(MAX_STRANGERS):
+        door.round.heard_ready(NodeId(index.to_bytes(20, "big")))
+        door.round.heard_skip(NodeId(index.to_bytes(20, "big")))
+        door.round.heard_seal(NodeId(index.to_bytes(20, "big")))
+    assert not door.tell(say(speaker("one stranger more")))
+    assert (door.intake.counters["too_many"], door.round.num_heard) == (1, MAX_STRANGERS)
+    assert door.tell(say(speaker("anna"))), "who is known by a heartbeat is always noted"
+    assert door.round.num_heard == MAX_STRANGERS + 1
 
 
 def test_statements_about_the_next_round_wait_for_it():
