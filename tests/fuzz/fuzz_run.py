@@ -55,7 +55,7 @@ class Plan:
 
     seed: int
     stranger_datagrams: int = 700_000
-    member_datagrams: int = 350_000
+    member_datagrams: int = 310_000
     calls: int = 105_000
     connections: int = 5_000
     posts: int = 2_000

@@ -1,0 +1,141 @@
+"""The fuzz run's inputs, given straight to what reads them: nothing but `PeerError` comes out."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections import Counter
+
+import pytest
+from fuzz_calls import Requests
+from fuzz_datagrams import of_members, of_strangers
+from fuzz_mutation import Mutator
+from fuzz_scene import Liar, Scene, make_key
+
+from neuroswarm.diloco.amending import read_amendment
+from neuroswarm.diloco.rules import Rules
+from neuroswarm.errors import BadSignature, PeerError
+from neuroswarm.gossip.push import decode_push
+from neuroswarm.heartbeat.datagram import decode_datagram
+from neuroswarm.identity.sealing import Sealer
+from neuroswarm.membership.received import read_record
+from neuroswarm.net.datagram import CONTEXT
+from neuroswarm.rounds import statements
+from neuroswarm.v1 import gossip_pb2, state_pb2
+from neuroswarm.wire.messages import parse
+from neuroswarm.wire.signed import Kind, Signed, peek_id, sign, verify
+
+NUM_INPUTS = int(os.environ.get("FUZZ_INPUTS", "1500"))
+RULES = Rules(owner=make_key("owner").public_key.hex())
+SEALER = Sealer(bytes(range(32)))
+REQUESTS = {
+    "Gossip/Headers": gossip_pb2.HeadersRequest,
+    "Gossip/Payload": gossip_pb2.PayloadRequest,
+    "Gossip/Result": gossip_pb2.ResultRequest,
+    "Gossip/Lineage": gossip_pb2.LineageRequest,
+    "State/Manifest": state_pb2.ManifestRequest,
+    "State/Fragment": state_pb2.FragmentRequest,
+}
+
+
+def make_liar(seed: int) -> Liar:
+    mutator = Mutator(random.Random(seed))
+    key = make_key("victim")
+    scene = Scene(
+        bytes(32), RULES.to_bytes(), bytes(32), (500, 70), sign_hello(), make_key("owner")
+    )
+    liar = Liar(scene, mutator)
+    scene.victim = sign(
+        Kind.HEARTBEAT, liar.body(Kind.HEARTBEAT).SerializeToString(), key
+    ).to_proto()
+    for kind in (Kind.CONFIRM, Kind.CONTRIBUTION):
+        scene.heard.append(sign(kind, liar.body(kind).SerializeToString(), key).to_proto())
+    return liar
+
+
+def sign_hello():
+    return sign(Kind.HEARTBEAT, b"", make_key("victim")).to_proto()
+
+
+def read_datagram(data: bytes) -> None:
+    own, heard = decode_datagram(SEALER.open(data, CONTEXT))
+    for record in (own, *heard):
+        read_record(record)
+
+
+def read_statement(signed: Signed) -> None:
+    if signed.kind is Kind.AMENDMENT:
+        read_amendment(signed, bytes(32), RULES)
+    else:
+        statements.decode(signed)
+
+
+def read_push(data: bytes) -> int:
+    """Statements, payloads and proofs that could be read or were refused."""
+    request = decode_push(data)
+    for relayed in request.messages:
+        try:
+            peek_id(relayed.message)
+            read_statement(verify(relayed.message))
+        except PeerError:
+            continue
+    for proof in request.proofs:
+        try:
+            statements.check_proof(verify(proof.first), verify(proof.second))
+        except PeerError:
+            continue
+    return len(request.messages)
+
+
+def test_datagrams_of_strangers_never_open():
+    liar, kinds = make_liar(1), Counter[str]()
+    real = [SEALER.seal(b"a datagram " * 30, CONTEXT) for _ in range(8)]
+    opened = 0
+    for data in itertools.islice(of_strangers(liar.mutator, real, kinds), NUM_INPUTS):
+        try:
+            SEALER.open(data, CONTEXT)
+            opened += 1
+            assert data in real, "whole, as it was overheard"
+        except BadSignature:
+            continue
+    assert kinds["replayed"] <= opened < NUM_INPUTS // 5
+
+
+def test_datagrams_of_members_are_read_or_refused():
+    liar, kinds = make_liar(2), Counter[str]()
+    real = [SEALER.seal(b"", CONTEXT)]
+    read = refused = 0
+    for data in itertools.islice(of_members(liar.mutator, liar, SEALER, real, kinds), NUM_INPUTS):
+        try:
+            read_datagram(data)
+            read += 1
+        except PeerError:
+            refused += 1
+    assert refused > read > 0
+
+
+def test_requests_of_members_are_read_or_refused():
+    liar = make_liar(3)
+    requests, key = Requests(liar), make_key("caller")
+    refused, num_statements = 0, 0
+    for _ in range(NUM_INPUTS):
+        method, data, _ = requests.make(key)
+        try:
+            if method in REQUESTS:
+                parse(REQUESTS[method], data)
+            else:
+                num_statements += read_push(data)
+        except PeerError:
+            refused += 1
+    assert 0 < refused < NUM_INPUTS
+    assert num_statements > NUM_INPUTS // 10
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_the_same_seed_makes_the_same_inputs(seed: int):
+    def made() -> list[bytes]:
+        requests = Requests(make_liar(seed))
+        return [requests.make(make_key("caller"))[1] for _ in range(100)]
+
+    assert made() == made()
