@@ -10,7 +10,7 @@ import math
 import multiprocessing
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -56,9 +56,10 @@ def run_jobs(
     *,
     num_processes: int,
     data: Path | None = None,
-    on_start: Callable[[Job], None] = lambda _job: None,
 ) -> Iterator[Result]:
     """Make all runs, each in one of so many processes with one thread; results as they come.
+
+    Runs of whole nodes come first and one at a time, since their nodes keep deadlines.
 
     Raises:
         ComputeError: A process died.
@@ -66,13 +67,15 @@ def run_jobs(
     if num_processes == 1:
         _prepare_thread()
         for job in jobs:
-            on_start(job)
             yield run_job(job, data)
         return
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(num_processes, mp_context=context, initializer=_prepare_process)
     try:
-        waiting = {pool.submit(run_job, job, data) for job in jobs}
+        for job in jobs:
+            if job.is_gossip:
+                yield pool.submit(run_job, job, data).result()
+        waiting = {pool.submit(run_job, job, data) for job in jobs if not job.is_gossip}
         for future in as_completed(waiting):
             yield future.result()
     except BrokenProcessPool as error:

@@ -20,7 +20,7 @@ NUM_PEERS = 8
 NUM_HOSTILE = 2
 REPORTED_SEEDS = (11, 12, 13)
 """Seeds 1, 2 and 3 were used to choose the defaults and are not reported."""
-GOSSIP_ROUNDS = 12
+GOSSIP_ROUNDS = 20
 
 NO_ATTACK = "none"
 LABEL_FLIP = "label flip"

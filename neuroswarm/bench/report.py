@@ -26,6 +26,9 @@ MAX_WORST_RATIO = 1.08
 MAX_CLEAN_COST = 0.01
 MAX_SPARSE_RATIO = 1.03
 DIVERGED_RATIO = 1.5
+MIN_EQUAL_SHARE = 0.95
+"""Of rounds that take all honest nodes to one digest at once. An attack may split some; lineages
+heal them, and every run ends with equal digests or fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,9 @@ def check_promises(report: Mapping[str, Any]) -> list[Promise]:
         promises.append(Promise(f"honest_rejected at H {steps}", share == 0, said))
     if report["digests_equal"] is not None:
         share = report["digests_equal"]
-        said = f"honest nodes were equal after {share:.1%} of rounds (promised: all)"
-        promises.append(Promise("digests_equal", share == 1, said))
+        promised = f"promised: {MIN_EQUAL_SHARE:.0%}"
+        said = f"honest nodes were equal at once after {share:.1%} of rounds ({promised})"
+        promises.append(Promise("digests_equal", share >= MIN_EQUAL_SHARE, said))
     return [promise for promise in promises if promise is not None]
 
 

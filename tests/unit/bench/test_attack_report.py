@@ -89,7 +89,7 @@ def test_each_promise_can_break():
     assert broken(changed("sparse", "ALIE", 3.1)) == ["sparse_worst_ratio"]
     spoiled = changed("default", NO_ATTACK, 1.91, honest=8, honest_rejected=1)
     assert broken(spoiled) == ["honest_rejected at H 20"]
-    unequal = changed("whole nodes", "equivocation", 1.01, rounds_equal=11)
+    unequal = changed("whole nodes", "equivocation", 1.01, rounds_equal=10)
     assert broken(unequal) == ["digests_equal"]
 
 

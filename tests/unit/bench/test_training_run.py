@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -25,6 +26,15 @@ PLAIN_MEAN = Rules(
     cosine_threshold=0.0,
     magnitude_ratio_threshold=1e9,
 )
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """As a process of the benchmark has it: threads that wait for busy cores take for ever."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
