@@ -44,6 +44,8 @@ class Arm:
     attacks: tuple[str, ...] = TELLING_ATTACKS
     with_all_honest: bool = False
     """Whether there is also a run of all peers without attack, for what the rules cost."""
+    times_rounds: int = 1
+    """How many times the task's rounds a run has: a codec that sends less needs more of them."""
 
 
 ARMS = (
@@ -65,7 +67,12 @@ ARMS = (
         {"codec": "topk", "aggregation_method": default_method("topk")},
         EVERY_ATTACK,
         with_all_honest=True,
+        times_rounds=2,
     ),
+    Arm("norms scaled both ways", {"norm_scaling": "both"}, with_all_honest=True),
+    Arm("no neighbour mixing", {"use_nnm": False}, with_all_honest=True),
+    Arm("buckets of two", {"bucket_size": 2}),
+    Arm("momentum 0.5", {"contribution_momentum": 0.5}),
     Arm("median", {"aggregation_method": "median"}),
     Arm("krum", {"aggregation_method": "krum"}),
     Arm("multi-Krum", {"aggregation_method": "multi_krum"}),
@@ -153,6 +160,7 @@ def describe_selection(selection: Selection, arms: Iterable[Arm] = ARMS) -> str:
 
 def _of_arm(arm: Arm, attacks: frozenset[str], seed: int, task: Task) -> list[Job]:
     rules = Rules(**arm.rules)
+    task = task.with_rounds(task.inner_steps, arm.times_rounds * task.rounds)
     num_honest = NUM_PEERS - NUM_HOSTILE
     jobs = [Job(arm.name, NO_ATTACK, seed, num_honest, 0, task, rules)]
     jobs += [
