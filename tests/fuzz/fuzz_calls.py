@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import grpc
 import grpc.aio
 from fuzz_mutation import Mutator
-from fuzz_scene import ROUND_KINDS, Liar, make_key
+from fuzz_scene import ROUND_KINDS, Liar, Scene, make_key
 from google.protobuf.message import Message
 
 from neuroswarm.identity.certificate import MEMBER_NAME, issue
@@ -27,6 +27,9 @@ CALLS_AT_ONCE = 8
 IDENTITIES_AT_ONCE = 4
 CALLS_OF_IDENTITY = 60
 """Calls after which a member that is not banned yet gives way to another identity."""
+
+NUM_CALLERS, NUM_SIGNERS, NUM_STATEMENTS = 4_200, 8_300, 66_000
+"""A little more than a node remembers: bans, scores and buckets; positions; ids of statements."""
 
 STREAMS = frozenset({"Gossip/Payload", "State/Fragment"})
 
@@ -250,6 +253,48 @@ async def _try(member: Member, method: str, request: bytes, nonce: bytes) -> str
 
 def _is_bug(error: Any) -> bool:
     return error.code() is grpc.StatusCode.INTERNAL or error.code() is grpc.StatusCode.UNKNOWN
+
+
+async def fill_tables(port: int, token: SwarmToken, scene: Scene, share: float) -> None:
+    """Make a node remember as many callers, signers and statements as it ever will.
+
+    Args:
+        port: Where the node answers calls, on this machine.
+        token: The swarm's.
+        scene: The swarm.
+        share: How much of that, 0 to 1.
+    """
+    numbers = iter(range(round(share * NUM_CALLERS)))
+
+    async def offend() -> None:
+        for number in numbers:
+            member = Member(token, make_key("filler", number), port)
+            forged = [_stale(scene, make_key("forger"), number * 8 + n) for n in range(5)]
+            for relayed in forged:
+                relayed.message.signature = bytes(64)
+            await _try(member, "Gossip/Push", _push(forged), bytes(16))
+            await member.close()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(IDENTITIES_AT_ONCE):
+            group.create_task(offend())
+    talker = Member(token, make_key("talker"), port)
+    for start in range(0, round(share * NUM_STATEMENTS), limits.MAX_PUSH_MESSAGES):
+        said = range(start, start + limits.MAX_PUSH_MESSAGES)
+        known = [_stale(scene, make_key("signer", n % NUM_SIGNERS), n) for n in said]
+        await _try(talker, "Gossip/Push", _push(known), bytes(16))
+    await talker.close()
+
+
+def _stale(scene: Scene, key: NodeKey, number: int) -> envelope_pb2.Relayed:
+    """A ready of long ago, which is noted as seen and changes nothing."""
+    body = rounds_pb2.Ready(swarm_id=scene.swarm_id, base_digest=bytes(32), inner_steps=number)
+    made = sign(Kind.READY, body.SerializeToString(), key)
+    return envelope_pb2.Relayed(message=made.to_proto(), hops_left=0)
+
+
+def _push(relayed: Iterable[envelope_pb2.Relayed]) -> bytes:
+    return gossip_pb2.PushRequest(messages=relayed).SerializeToString()
 
 
 async def ask(member: Member, method: str, request: Message, kind: type[Any]) -> Any:

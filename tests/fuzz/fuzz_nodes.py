@@ -28,7 +28,7 @@ SETTINGS = {
     "rounds.patience_s": 0.3,
     "rounds.collect_deadline_s": 4.0,
     "rounds.mute_after_s": 4.0,
-    "diloco.inner_steps": 16,
+    "diloco.inner_steps": 48,
     "diloco.inner_steps_min": 1,
     "training.dim": 16,
     "training.num_layers": 1,
