@@ -195,19 +195,33 @@ def _amend(
         raise ConfigError(f"{desk.url} refuses the change: {answer.reason}")
     typer.echo(f"proposed in round {answer.round}; it holds once a round has agreed to it")
     if wait_s > 0:
-        _wait(desk, amended.revision, wait_s)
+        _wait(desk, amended, wait_s)
 
 
-def _wait(desk: Desk, revision: int, wait_s: float) -> None:
-    until = time.monotonic() + wait_s
+def _wait(desk: Desk, amended: Rules, wait_s: float) -> None:
+    from neuroswarm.diloco.amending import describe_changes
+
+    until, failure = time.monotonic() + wait_s, ""
     while time.monotonic() < until:
-        reply, present = _read(desk)
-        if present.revision >= revision:
-            typer.echo(f"in force since round {reply.round} at the latest")
-            return
+        try:
+            reply, present = _read(desk)
+        except PeerUnreachable as error:  # a node may be restarted meanwhile
+            failure = f" ({error})"
+        else:
+            failure = ""
+            if present.to_bytes() == amended.to_bytes():
+                typer.echo(f"in force since round {reply.round} at the latest")
+                return
+            if present.revision >= amended.revision:
+                missing = ", ".join(describe_changes(present, amended))
+                raise ConfigError(
+                    f"another change of the rules was agreed instead; of this one is missing: "
+                    f"{missing} (propose it anew)"
+                )
         time.sleep(POLL_S)
     raise PeerUnreachable(
-        f"not agreed within {wait_s:g} s; it stays proposed (look with `neuroswarm rules show`)"
+        f"not agreed within {wait_s:g} s{failure}; it stays proposed "
+        "(look with `neuroswarm rules show`)"
     )
 
 

@@ -6,6 +6,7 @@ whether they were agreed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from neuroswarm.wire.messages import Contribution
@@ -51,6 +52,10 @@ class Archive:
     def amendments(self) -> tuple[Signed, ...]:
         """All remembered amendments."""
         return tuple(self._amendments.values())
+
+    def amendments_among(self, ids: Iterable[bytes]) -> list[Signed]:
+        """Those of the ids that are amendments."""
+        return [self._amendments[id_] for id_ in ids if id_ in self._amendments]
 
     def add_amendment(self, signed: Signed) -> None:
         """Remember a verified amendment; the one that came first makes room."""

@@ -36,7 +36,7 @@ MAX_REMEMBERED = 256
 """Endpoints of forgotten peers that are tried now and then, so that a partition heals."""
 
 REMEMBERED_PER_INTERVAL = 3
-NEWS_PER_INTERVAL = 20.0
+NEWS_PER_S = 50.0
 NEWS_BURST = 100.0
 """New records that one signer may make: one an interval, one a round, one a newcomer it greets."""
 
@@ -90,9 +90,7 @@ class HeartbeatService(Service):
         self._random = random.Random(record.node_id)
         self._is_copy_reported = False
         self._dropped: Counter[str] = Counter()
-        self._news: TokenBuckets[NodeId] = TokenBuckets(
-            per_s=NEWS_PER_INTERVAL / config.interval_s, burst=NEWS_BURST
-        )
+        self._news: TokenBuckets[NodeId] = TokenBuckets(per_s=NEWS_PER_S, burst=NEWS_BURST)
         self._notes: TokenBuckets[NodeId] = TokenBuckets(per_s=1.0, burst=1.0)
         self.num_sent = 0
         self.num_received = 0

@@ -73,11 +73,14 @@ class NodeKey:
 
 def _read(path: Path) -> Ed25519PrivateKey:
     with path.open("rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if mode & 0o077:
+        key = _parse(path, file.read(_MAX_KEY_FILE_BYTES))
+        if os.fstat(file.fileno()).st_mode & 0o077:
             logger.warning("node key %s could be read by others: its mode is now 0600", path)
             os.fchmod(file.fileno(), 0o600)
-        data = file.read(_MAX_KEY_FILE_BYTES)
+    return key
+
+
+def _parse(path: Path, data: bytes) -> Ed25519PrivateKey:
     try:
         key = load_pem_private_key(data, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

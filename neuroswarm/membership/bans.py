@@ -49,6 +49,11 @@ class Bans:
         ban = self._bans.get(node_id)
         return ban is not None and ban.holds(now)
 
+    def is_for_good(self, node_id: NodeId) -> bool:
+        """Whether the peer is refused without an end (the rules may readmit the expelled)."""
+        ban = self._bans.get(node_id)
+        return ban is not None and ban.until is None
+
     def current(self, now: float) -> Mapping[NodeId, Ban]:
         """The refusals that stand at `now`, by node id."""
         expelled = {node_id: Ban("expelled by the owner", None) for node_id in self.expelled}

@@ -253,6 +253,10 @@ class PeerTable:
         """Whether the peer is refused at `now`."""
         return self._bans.holds(node_id, now)
 
+    def is_banned_for_good(self, node_id: NodeId) -> bool:
+        """Whether the peer is refused without an end."""
+        return self._bans.is_for_good(node_id)
+
     def bans(self, now: float) -> Mapping[NodeId, Ban]:
         """The refusals that stand, by node id."""
         return self._bans.current(now)

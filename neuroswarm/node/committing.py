@@ -64,7 +64,7 @@ class Committer:
         confirms = self._confirms(state, contributions)
         sources = self._crowd.sources(*voters)
         try:
-            agreed = await self._holdings.agreed(contributions, sources)
+            agreed = await self._holdings.agreed(state, contributions, sources)
         except PeerError as error:
             logger.warning("round %d decided, but not to be had whole: %s", state.round, error)
             return None
@@ -77,20 +77,22 @@ class Committer:
         left, base, result = self._replica.state, verdict.base, verdict.result
         try:
             self._holdings.learn(result.headers)
-            agreed = await self._holdings.agreed(result.contributions, [verdict.source])
+            agreed = await self._holdings.agreed(base, result.contributions, [verdict.source])
         except PeerError as error:
             logger.info("round %d of %s not to be had: %s", base.round, verdict.source, error)
             return None
         outcome = await run_beside(self._advance, base, agreed)
-        await self._enter(base, outcome.state, result.contributions, result.confirms)
-        if outcome.state.digest != result.next_digest:
+        digest = await run_beside(lambda: outcome.state.digest)
+        if digest != result.next_digest:
             logger.warning(
-                "round %d of %s led to %s there and to %s here",
+                "round %d of %s led to %s there and to %s here: not followed",
                 base.round,
                 verdict.source.node_id,
                 short(result.next_digest),
-                short(outcome.state.digest),
+                short(digest),
             )
+            return None
+        await self._enter(base, outcome.state, result.contributions, result.confirms)
         return _commit(left, outcome, agreed, is_repair=base is not left)
 
     async def jump(self, download: Download) -> Commit:

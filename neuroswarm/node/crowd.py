@@ -15,6 +15,7 @@ from neuroswarm.errors import BadSignature, NonFiniteValues, PeerError, WrongPay
 from neuroswarm.membership.claims import find_excess
 from neuroswarm.membership.conduct import Offence
 from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.node.voices import Voices
 from neuroswarm.rounds.electorate import Electorate
 from neuroswarm.rounds.history import History
@@ -23,6 +24,9 @@ from neuroswarm.values import NodeId, PeerAddress
 from neuroswarm.wire.messages import Contribution
 
 logger = logging.getLogger(__name__)
+
+REPLAYS_PER_S = 0.1
+"""Replays that count against a peer: with the weight and half-life of replays, below a ban."""
 
 MAX_ROUNDS_BEHIND = 2
 """A live peer further behind is catching up: nobody waits for it."""
@@ -46,6 +50,7 @@ class Crowd:
         self.positions = Positions()
         self.voices = Voices(mute_after_s)
         self._claimed_at: dict[NodeId, float] = {}
+        self._replays: TokenBuckets[NodeId] = TokenBuckets(per_s=REPLAYS_PER_S, burst=1.0)
         self._peers = peers
         self._clock = clock
 
@@ -158,8 +163,15 @@ class Crowd:
         return self._peers.is_banned(node_id, self._clock.monotonic())
 
     def offend(self, node_id: NodeId, offence: Offence) -> None:
-        """Count what an authenticated party did; too much of it bans it for a while."""
-        if self._peers.offend(node_id, offence, self._clock.monotonic()):
+        """Count what an authenticated party did; too much of it bans it for a while.
+
+        A late honest peer, whose link comes back, brings many old statements at once: replays
+        are noted once in a while, so that they alone ban nobody.
+        """
+        now = self._clock.monotonic()
+        if offence is Offence.REPLAY and not self._replays.allows(node_id, now):
+            return
+        if self._peers.offend(node_id, offence, now):
             logger.warning("peer %s banned for a while: too much of %s", node_id, offence)
 
     def misbehaved(self, peer: NodeId, error: PeerError) -> None:
@@ -184,11 +196,16 @@ class Crowd:
             header,
             peer.heartbeat,
             elapsed_s=now - before,
-            heartbeat_age_s=max(0.0, now - peer.last_seen_s),
+            # Other signs of life renew `last_seen_s`, so it is no age of the heartbeat.
+            heartbeat_age_s=now - before,
         )
         if excess is not None:
             logger.warning("peer %s claims more than it can have done: %s", signer, excess)
             self.offend(signer, Offence.IMPLAUSIBLE_CLAIM)
+
+    def is_banned_for_good(self, node_id: NodeId) -> bool:
+        """Whether it was proven to be hostile."""
+        return self._peers.is_banned_for_good(node_id)
 
     def expel(self, node_ids: frozenset[NodeId]) -> None:
         """Refuse exactly these by the swarm's rules, besides those that are banned."""

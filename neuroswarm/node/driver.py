@@ -25,7 +25,7 @@ from neuroswarm.node.holdings import Holding, Holdings
 from neuroswarm.node.inquiry import Download, Inquirer, Offer, Verdict
 from neuroswarm.node.intake import Intake
 from neuroswarm.node.replica import Replica
-from neuroswarm.node.voice import Voice
+from neuroswarm.node.voice import Voice, unpack_statements
 from neuroswarm.rounds import statements
 from neuroswarm.rounds.agreement import Round
 from neuroswarm.rounds.electorate import Electorate
@@ -167,6 +167,7 @@ class RoundDriver(Service):
             cfg=self._cfg,
         )
         parts.holdings.forget_before(state.round)
+        parts.intake.archive.reveal()  # of the rounds before; what is resumed is withheld again
         for before in said.values():
             await self._resume(current, before)
         parts.intake.begin(current, state, parts.intake.history)
@@ -178,6 +179,9 @@ class RoundDriver(Service):
         """Take up what this node said in this round before it was restarted."""
         parts, statement = self._parts, statements.decode(before.signed)
         parts.intake.register.note(before.signed, statement)
+        if not isinstance(statement, Contribution):
+            for amendment in unpack_statements(before.payload):
+                parts.intake.archive.add_amendment(amendment)
         match statement:
             case Ballot():
                 current.heard_ballot(parts.crowd.me, statement.contributions)
@@ -251,9 +255,11 @@ class RoundDriver(Service):
             case Action.REVEAL:
                 self._reveal(current)
             case Action.SEND_BALLOT:
-                self._note_own(await parts.voice.say_ballot(current.ballot))
+                named = parts.intake.archive.amendments_among(current.ballot)
+                self._note_own(await parts.voice.say_ballot(current.ballot, named))
             case Action.SEND_CONFIRM:
-                self._note_own(await parts.voice.say_confirm(current.candidate))
+                named = parts.intake.archive.amendments_among(current.candidate)
+                self._note_own(await parts.voice.say_confirm(current.candidate, named))
             case Action.DECIDE:
                 raise AssertionError("_take_part returns on DECIDE")
 

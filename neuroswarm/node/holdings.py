@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from neuroswarm.clock import Clock
 from neuroswarm.codecs.payload import Payload
 from neuroswarm.diloco.outer import AgreedContribution
-from neuroswarm.errors import PeerError, PeerUnreachable, SchemaMismatch
+from neuroswarm.diloco.state import OuterState
+from neuroswarm.errors import PeerError, PeerUnreachable, ProtocolViolation, SchemaMismatch
 from neuroswarm.gossip.asking import Asker
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.intake import RETAINED_ROUNDS, Intake
@@ -115,10 +116,14 @@ class Holdings:
                 return Holding.HELD
         return Holding.GIVEN_UP
 
-    async def agreed(self, ids: Iterable[bytes], sources: Sequence[PeerAddress]) -> AgreedSet:
-        """An agreed set, whole; what is missing is pulled.
+    async def agreed(
+        self, base: OuterState, ids: Iterable[bytes], sources: Sequence[PeerAddress]
+    ) -> AgreedSet:
+        """An agreed set of the round on `base`, whole; what is missing is pulled.
 
         Raises:
+            ProtocolViolation: a contribution is to another round or state, so that no honest
+                peer has listed it.
             PeerUnreachable: a header or payload is not to be had.
             SchemaMismatch: a payload is malformed, which no honest quorum agrees on.
         """
@@ -127,6 +132,9 @@ class Holdings:
         amendments = tuple(s for c in wanted if (s := archive.amendment(c)) is not None)
         contributions = [c for c in wanted if archive.amendment(c) is None]
         for contribution in contributions:
+            entry = archive.get(contribution)
+            if entry is None or _about(entry.header) != (base.round, base.digest):
+                raise ProtocolViolation(f"contribution {short(contribution)} is to another round")
             await self._obtain(contribution, *(peer.node_id for peer in sources))
         return AgreedSet(tuple(map(self._agreed, contributions)), amendments)
 
@@ -204,3 +212,7 @@ class Holdings:
             archive.add_payload(contribution, payload)
         self._took_s.append(self._clock.monotonic() - started_at)
         self._decoded[contribution] = await run_beside(self._replica.unpack, entry.header, payload)
+
+
+def _about(header: Contribution) -> tuple[int, bytes]:
+    return header.round, header.base_digest

@@ -52,6 +52,9 @@ MAX_STRANGERS = 4096
 """Signers whose ready, skip or seal a round notes before those that no heartbeat told of are
 turned away: their keys cost nothing, and every noted one takes memory until the round is over."""
 
+MAX_STRANGERS_CONVICTED = 128
+"""Bans by proofs against signers that this node knows nothing else of, in one life."""
+
 STRANGERS_SHARE = 4
 """Signers that no heartbeat told of get together one in so many of the places above."""
 
@@ -105,6 +108,8 @@ class Intake:
         self.archive = Archive(max_archive_bytes)
         self.register = Register()
         self.convictions = Convictions()
+        self._is_catching_up = False
+        self._num_strangers_convicted = 0
         self.history: History | None = None
         self.counters: Counter[str] = Counter()
         """Statements by what became of them; equivocators, refused contributions."""
@@ -112,14 +117,16 @@ class Intake:
     def begin(self, round_: Round, state: OuterState, history: History) -> None:
         """Take statements for this round from now on, those that waited for it first."""
         self._current = _Current(round_, state)
-        self.archive.reveal()  # what was published in earlier rounds is history
         self._crowd.expel(state.rules.expelled_ids)
         for amendment in self.pending_amendments():
             round_.heard_amendment(amendment.id)
         self.history = history
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        self._is_catching_up = True
         for signed, statement, sender in waiting:
-            self._sort(signed, statement, sender)
+            if not self._crowd.is_banned(signed.signer):  # it may have been expelled meanwhile
+                self._sort(signed, statement, sender)
+        self._is_catching_up = False
 
     def pending_amendments(self) -> list[Signed]:
         """Amendments that may follow the present rules and are not agreed yet."""
@@ -221,17 +228,25 @@ class Intake:
         if proof.signer == self._crowd.me:
             logger.error("this node's key signed two statements: is it used on two machines?")
             return False
-        if self._crowd.is_banned(proof.signer):
+        if self._current is not None:
+            self._current.round.exclude(proof.signer)
+            self._wake()
+        if self._crowd.is_banned_for_good(proof.signer) or not self._may_convict(proof.signer):
             return False
         self.convictions.add(proof)
         self.counters["equivocators"] += 1
         kind = proof.first.kind.name.lower()
         logger.warning("peer %s banned: it signed two different %ss", proof.signer, kind)
         self._crowd.ban(proof.signer, f"equivocation: two {kind}s in one round")
-        if self._current is not None:
-            self._current.round.exclude(proof.signer)
-            self._wake()
         return True
+
+    def _may_convict(self, signer: NodeId) -> bool:
+        """Whether there is room: keys that nobody knows are free, and must not fill the bans."""
+        is_member = self._current is not None and signer in self._current.state.applied
+        if is_member or self._crowd.is_known(signer):
+            return True
+        self._num_strangers_convicted += 1
+        return self._num_strangers_convicted <= MAX_STRANGERS_CONVICTED
 
     # -- sorting ---------------------------------------------------------------------
 
@@ -337,7 +352,8 @@ class Intake:
             self._crowd.offend(signed.signer, Offence.MALFORMED)
             current.round.refused(signed.signer)
             return
-        self._crowd.check_claim(signed.signer, header)
+        if not self._is_catching_up:  # what waited came at another time than now
+            self._crowd.check_claim(signed.signer, header)
         self.archive.add_header(signed, header)
         if not current.round.heard_contribution(signed.signer, signed.id):
             self.counters["too_late"] += 1  # others may have taken it: it is kept for them

@@ -14,6 +14,7 @@ from neuroswarm.checkpoint.said import Recollection, Said, SaidLog
 from neuroswarm.errors import CheckpointError
 from neuroswarm.gossip.asking import is_payload_of
 from neuroswarm.rounds.statements import Proof
+from neuroswarm.v1 import gossip_pb2
 from neuroswarm.wire import limits
 from neuroswarm.wire.messages import (
     Ballot,
@@ -23,8 +24,9 @@ from neuroswarm.wire.messages import (
     Seal,
     Skip,
     decode_contribution,
+    parse,
 )
-from neuroswarm.wire.signed import Kind, Signed, Signer, sign
+from neuroswarm.wire.signed import Kind, Signed, Signer, sign, verify
 
 logger = logging.getLogger(__name__)
 
@@ -144,18 +146,28 @@ class Voice:
 
     def _spread_whole(self, said: Said) -> None:
         is_small = 0 < len(said.payload) <= limits.MAX_INLINE_BYTES
-        inline = said.payload if is_small and self._is_revealed else None
+        is_payload = said.signed.kind is Kind.CONTRIBUTION and is_small
+        inline = said.payload if is_payload and self._is_revealed else None
         self._spreader.spread(said.signed, inline=inline)
 
-    async def say_ballot(self, contributions: tuple[bytes, ...]) -> Signed | None:
-        """Spread which contributions are held whole; None if the disk refuses."""
-        body = Ballot(self._swarm_id, *self._about, contributions).encode()
-        return self._spread(await self._commit_to(Kind.BALLOT, body))
+    async def say_ballot(
+        self, contributions: tuple[bytes, ...], amendments: Iterable[Signed] = ()
+    ) -> Signed | None:
+        """Spread which contributions are held whole; None if the disk refuses.
 
-    async def say_confirm(self, contributions: tuple[bytes, ...]) -> Signed | None:
-        """Spread which set is agreed; None if the disk refuses."""
+        The amendments among them are noted too: after a restart there may be nobody to ask.
+        """
+        body = Ballot(self._swarm_id, *self._about, contributions).encode()
+        noted = pack_statements(amendments)
+        return self._spread(await self._commit_to(Kind.BALLOT, body, noted))
+
+    async def say_confirm(
+        self, contributions: tuple[bytes, ...], amendments: Iterable[Signed] = ()
+    ) -> Signed | None:
+        """Spread which set is agreed; None if the disk refuses. Amendments as in a ballot."""
         body = Confirm(self._swarm_id, *self._about, contributions).encode()
-        return self._spread(await self._commit_to(Kind.CONFIRM, body))
+        noted = pack_statements(amendments)
+        return self._spread(await self._commit_to(Kind.CONFIRM, body, noted))
 
     async def _commit_to(self, kind: Kind, body: bytes, payload: bytes = b"") -> Signed | None:
         known = self._said.get(kind)
@@ -178,6 +190,17 @@ class Voice:
         if signed is not None:
             self._spreader.spread(signed)
         return signed
+
+
+def pack_statements(statements: Iterable[Signed]) -> bytes:
+    """Statements as bytes, to be noted beside one that names them; empty for none."""
+    protos = [signed.to_proto() for signed in statements]
+    return gossip_pb2.HeadersReply(headers=protos).SerializeToString()
+
+
+def unpack_statements(data: bytes) -> list[Signed]:
+    """What `pack_statements` made, verified; PeerError if it is damaged."""
+    return [verify(message) for message in parse(gossip_pb2.HeadersReply, data).headers]
 
 
 def _is_whole(said: Said) -> bool:

@@ -86,8 +86,9 @@ class Round:
 
     def heard_amendment(self, amendment: bytes) -> None:
         """An amendment by the owner that may follow the present rules: to be put to the ballot."""
-        if len(self._amendments) < limits.MAX_AMENDMENTS:
-            self._amendments.add(amendment)
+        self._amendments.add(amendment)
+        if len(self._amendments) > limits.MAX_AMENDMENTS:
+            self._amendments.remove(max(self._amendments))  # the same ones stay at every peer
 
     def heard_seal(self, signer: NodeId) -> None:
         """A peer takes no further contributions."""
@@ -241,7 +242,11 @@ class Round:
             return True
         if len((self._ballots.keys() & live) - {self._me}) > len(live) // 4:
             return True  # not all of them are hostile, so one of them saw the seals
-        return self._is_due(self._sealed_at + self._cfg.seal_deadline_s, at.now)
+        # Without the seals: no sooner than the others stop taking headers by themselves, or one
+        # who is told a skip of its own could be hurried to give its payload away.
+        others_stop_s = self._published_at + self._grace_s(self._published_at, at)
+        since = max(self._sealed_at, others_stop_s) + self._cfg.contagion_s
+        return self._is_due(since + self._cfg.seal_deadline_s, at.now)
 
     def _is_over(
         self, at: Instant, *, since: float, heard: Collection[NodeId], have: Collection[NodeId]

@@ -45,6 +45,10 @@ class Council:
     confirms_are_lost: bool
     num_spies: int = 0
     """Hostile voters: they hurry the others, and publish when they have seen a payload."""
+    num_victims: int = 0
+    """Who alone are told skips by the spies, so that they seal early; nobody hears of seals."""
+    begin_s: float = 0.0
+    """When the first is ready: the grace is a tenth of it."""
     now: float = 0.0
     num_answers: int = 0
     """Contributions of spies that answer a payload which they had seen."""
@@ -57,7 +61,7 @@ class Council:
 
     def __post_init__(self) -> None:
         self.machines = [Round(node(n), started_at=0.0, cfg=CFG) for n in range(self.size)]
-        self.ready_at = [self.chance.uniform(0, 5) for _ in range(self.size)]
+        self.ready_at = [self.begin_s + self.chance.uniform(0, 5) for _ in range(self.size)]
         self._events: list[tuple[float, int, int, Hear | None]] = []
         self._order = itertools.count()
         for number in range(self.size):
@@ -66,9 +70,12 @@ class Council:
 
             def hurry(other: Round, spy: NodeId = spy) -> None:
                 other.heard_ready(spy)
-                other.heard_seal(spy)
+                if not self.num_victims:
+                    other.heard_seal(spy)
 
             self._spread(-1, hurry)
+            for victim in range(self.num_victims):
+                self._at(0.0, victim, lambda other, spy=spy: other.heard_skip(spy))  # type: ignore[misc]
 
     @property
     def _spies(self) -> range:
@@ -233,6 +240,21 @@ def test_nobody_who_has_seen_a_payload_gets_a_contribution_into_the_round(
         assert answers.isdisjoint(ids)
         assert ids
     assert len(council.decided) == size
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.integers(4, 10))
+def test_nor_by_telling_a_few_that_it_skips(seed: int, size: int):
+    num_spies = (size - 1) // 3
+    council = Council(
+        size, random.Random(seed), 0.0, 0.1, False, num_spies,
+        num_victims=(size + num_spies) // 4, begin_s=200.0,
+    )  # fmt: skip
+    council.run()
+    answers = {n.to_bytes(32, "big") for n in range(size, size + num_spies)}
+    assert council.decided
+    for ids in council.decided.values():
+        assert answers.isdisjoint(ids)
 
 
 def test_losses_do_happen_in_these_tests():

@@ -62,9 +62,11 @@ def test_damaged_key_is_refused_and_left_as_it_is(tmp_path: Path, damage: str):
         "other kind": make_foreign_key(),
     }[damage]
     path.write_bytes(bad)
+    path.chmod(0o644)
     with pytest.raises(ConfigError, match=r"damaged node key: .*node\.key .*\(restore it"):
         NodeKey.load_or_create(path)
     assert path.read_bytes() == bad
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644, "it may be another file of the user's"
 
 
 def test_missing_folder_and_folder_in_place_of_the_file_are_told(tmp_path: Path):

@@ -22,6 +22,7 @@ from neuroswarm.node.intake import (
     MAX_PUBLISHERS,
     MAX_ROUNDS_AWAY,
     MAX_STRANGERS,
+    MAX_STRANGERS_CONVICTED,
     MAX_WAITING,
     MAX_WAITING_PER_SIGNER,
     RETAINED_ROUNDS,
@@ -381,6 +382,56 @@ def test_whoever_brings_what_is_over_and_knows_it_is_noted():
         door.intake.on_statement(signed, statement, Speaker(name).node_id)
     assert set(door.peers.conduct(0.0)) == {Speaker("sly").node_id}
     assert door.peers.conduct(0.0)[Speaker("sly").node_id].counts == {Offence.REPLAY: 1}
+    for _ in range(100):  # a link that was down brings many at once
+        door.intake.on_statement(signed, decode(signed), Speaker("sly").node_id)
+    assert not door.crowd.is_banned(Speaker("sly").node_id)
+
+
+def test_a_proof_bans_for_good_whoever_is_banned_for_a_while():
+    door = Door()
+    door.know("mallory")
+    mallory = Speaker("mallory", base=GENESIS.digest)
+    door.peers.ban(mallory.node_id, "floods", 600.0)
+    proof = check_proof(mallory.ballot(), mallory.ballot([b"i" * 32]))
+    assert door.intake.on_proof(proof) is True
+    assert door.crowd.is_banned_for_good(mallory.node_id)
+    assert door.intake.on_proof(proof) is False, "no news"
+
+
+def test_proofs_against_made_up_keys_fill_nothing():
+    door = Door()
+    liars = [speaker(f"liar {n}") for n in range(MAX_STRANGERS_CONVICTED + 1)]
+    for liar in liars:
+        door.intake.on_proof(check_proof(liar.ballot(), liar.ballot([b"i" * 32])))
+    assert door.crowd.is_banned(liars[0].node_id)
+    assert not door.crowd.is_banned(liars[-1].node_id)
+    door.know("mallory")
+    known = speaker("mallory")
+    assert door.intake.on_proof(check_proof(known.ballot(), known.ballot([b"i" * 32]))) is True
+
+
+def test_what_an_expelled_node_said_before_does_not_count_after():
+    door, signed = Door(), speaker(round_=1, base=b"n" * 32).contribution(*PAYLOADS)
+    door.tell(signed)
+    rules = RULES.model_copy(update={"expelled": (speaker().node_id.hex(),)})
+    later = replace(GENESIS, round=1, rules=rules)
+    signed = Speaker("anna", round_=1, base=later.digest).contribution(*PAYLOADS)
+    door.tell(signed)
+    door.begin(later, History(1, later.digest))
+    assert door.round.publishers == {}
+
+
+def test_what_waited_is_not_measured_against_the_time_it_is_taken_up():
+    door = Door()
+    door.know("anna")
+    later = replace(GENESIS, round=1)
+    first = Speaker("anna", base=GENESIS.digest).contribution(*PAYLOADS)
+    door.tell(first)
+    waiting = Speaker("anna", round_=1, base=later.digest)
+    door.tell(waiting.contribution(*PAYLOADS, tokens=10**12))
+    door.begin(later, History(1, later.digest))
+    assert door.round.publishers
+    assert not door.peers.conduct(0.0)
 
 
 # -- amendments ----------------------------------------------------------------------

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from neuroswarm.checkpoint.said import SaidLog
-from neuroswarm.node.voice import Voice
+from neuroswarm.diloco.amending import propose
+from neuroswarm.diloco.rules import Rules
+from neuroswarm.node.voice import Voice, unpack_statements
 from neuroswarm.testing.speaker import SWARM, Speaker
 from neuroswarm.wire.signed import Kind, Signed
 
@@ -126,3 +128,20 @@ async def test_a_new_round_reveals_nothing_of_itself():
     await voice.sign_contribution(header, ONE)
     voice.repeat()
     assert spread.inline == [None]
+
+
+async def test_amendments_that_a_ballot_names_outlive_a_restart(tmp_path: Path):
+    owner = Speaker("owner")
+    amendment = propose(SWARM, Rules(revision=1), owner.key)
+    first = Voice(ANNA.key, SWARM, SaidLog(tmp_path), Spread())
+    await first.begin(3, BASE)
+    await first.say_ballot((amendment.id,), [amendment])
+    await first.say_confirm((amendment.id,), [amendment])
+    again = Spread()
+    second = Voice(ANNA.key, SWARM, SaidLog(tmp_path), again)
+    said = await second.begin(3, BASE)
+    for kind in (Kind.BALLOT, Kind.CONFIRM):
+        assert unpack_statements(said[kind].payload) == [amendment]
+    second.reveal()
+    second.repeat()
+    assert again.inline == [None, None], "amendments are no payload"

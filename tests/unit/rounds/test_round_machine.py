@@ -11,6 +11,7 @@ from neuroswarm.rounds.agreement import Round, choose_set
 from neuroswarm.rounds.electorate import Electorate
 from neuroswarm.rounds.phases import Action, Instant, Phase
 from neuroswarm.values import NodeId
+from neuroswarm.wire import limits
 from neuroswarm.wire.messages import set_hash
 
 CFG = RoundConfig(
@@ -238,7 +239,7 @@ def test_a_node_alone_among_silent_peers_goes_on_at_the_deadlines():
     assert table.poll(now=CFG.collect_deadline_s - 0.1) is None
     assert table.poll(now=CFG.collect_deadline_s) is Action.SEND_SEAL
     assert table.poll() is None
-    later = CFG.collect_deadline_s + CFG.seal_deadline_s
+    later = CFG.collect_deadline_s + CFG.contagion_s + CFG.seal_deadline_s
     assert table.poll(now=later - 0.1) is None
     assert table.poll(now=later) is Action.REVEAL
     assert table.poll() is Action.SEND_BALLOT, "there is nothing to wait for"
@@ -290,6 +291,30 @@ def test_payloads_are_revealed_once_two_thirds_have_sealed(size: int):
         table.round.heard_seal(node(other))
     assert table.poll() is Action.REVEAL
     assert table.round.is_revealed
+
+
+def test_nobody_is_hurried_by_a_skip_to_give_its_payload_away_before_the_others_seal():
+    table = Table(8)
+    table.set(now=300.0)  # a long round: the others take headers for a grace of 30 s
+    table.publish()
+    table.hear_headers(1, 2, 3, 4, 5, 6)
+    table.round.heard_skip(node(7))  # which nobody else was told
+    assert table.poll() is Action.SEND_SEAL
+    grace_s = CFG.grace_fraction * 300.0
+    later = 300.0 + grace_s + CFG.contagion_s + CFG.seal_deadline_s
+    assert table.poll(now=later - 0.1) is None
+    assert table.poll(now=later) is Action.REVEAL
+
+
+def test_every_peer_puts_the_same_amendments_to_the_ballot_in_whatever_order_they_came():
+    ids = [bytes([n]) * 32 for n in range(8)]
+    ballots = []
+    for order in (ids, ids[::-1]):
+        table = Table(1)
+        for amendment in order:
+            table.round.heard_amendment(amendment)
+        ballots.append(table.round.ballot)
+    assert ballots[0] == ballots[1] == tuple(ids[: limits.MAX_AMENDMENTS])
 
 
 def test_seals_of_strangers_reveal_nothing():
