@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
+from neuroswarm.cli.allocator import limit_arenas
 from neuroswarm.cli.exit_codes import ExitCode
 from neuroswarm.cli.file_limit import raise_file_limit
 
@@ -60,6 +61,7 @@ def run_service(
     Creates the event loop: the only place of the command line that does.
     """
     raise_file_limit()
+    limit_arenas(os.environ)
     asyncio.run(_run(make, work))
 
 
