@@ -60,7 +60,7 @@ def test_bounds_in_words_are_those_of_the_code():
         f"(bursts of {caller.burst_calls:.0f} and {caller.burst_bytes / mib:.0f} MiB)",
         f"(the newest {convictions.MAX_PROOFS} of",
         f"at most {convictions.MAX_PROOF_BYTES // 1024} KiB)",
-        f"`rounds.seal_deadline_s` ({RoundConfig().seal_deadline_s:.0f} s)",
+        f"then {RoundConfig().seal_deadline_s:.0f} s more",
         f"at most {OPEN_SWARM_QUOTA} peers from one address",
     )
     assert not [claim for claim in claims if claim not in WORDS]
