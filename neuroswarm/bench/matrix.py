@@ -85,6 +85,10 @@ REJECTION_ROUNDS = {100: 4, 500: 2}
 """By inner steps. The runs of the table count the same at their own number of inner steps."""
 
 
+LONG_ROUND = 500
+"""Inner steps of rounds that a quick run leaves out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One run."""
@@ -135,9 +139,9 @@ def plan(selection: Selection, task: Task, arms: Iterable[Arm] = ARMS) -> list[J
     for seed in selection.seeds:
         for arm in arms:
             if arm.name in wanted:
-                jobs += _of_arm(arm, attacks, seed, task)
+                jobs += _of_arm(arm, _shorten(arm, attacks, selection), seed, task)
         if SCREENING in wanted:
-            jobs += _of_screening(seed, task)
+            jobs += _of_screening(seed, task, is_quick=selection.is_quick)
         if WHOLE_NODES in wanted:
             jobs += _of_whole_nodes(attacks, seed, task)
     return sorted(jobs, key=lambda job: -_steps(job))
@@ -149,6 +153,11 @@ def describe_selection(selection: Selection, arms: Iterable[Arm] = ARMS) -> str:
     if selection.is_quick and not selection.arms:
         others = [arm.name for arm in arms if arm.name not in QUICK_ARMS]
         left_out.append(f"the rules {', '.join(others)}" if others else "")
+    if selection.is_quick:
+        left_out.append(
+            f"on the sparse codec all attacks but {', '.join(TELLING_ATTACKS)}; "
+            f"screening at H {LONG_ROUND}"
+        )
     if selection.arms:
         left_out.append(f"all rules but {', '.join(selection.arms)}")
     if selection.attacks:
@@ -173,8 +182,14 @@ def _of_arm(arm: Arm, attacks: frozenset[str], seed: int, task: Task) -> list[Jo
     return jobs
 
 
-def _of_screening(seed: int, task: Task) -> list[Job]:
-    longer = [task.with_rounds(steps, rounds) for steps, rounds in REJECTION_ROUNDS.items()]
+def _shorten(arm: Arm, attacks: frozenset[str], selection: Selection) -> frozenset[str]:
+    """The attacks of an arm; in a quick run fewer on the sparse codec, whose runs are long."""
+    return attacks & set(TELLING_ATTACKS) if selection.is_quick and arm.name == SPARSE else attacks
+
+
+def _of_screening(seed: int, task: Task, *, is_quick: bool) -> list[Job]:
+    lengths = [item for item in REJECTION_ROUNDS.items() if not is_quick or item[0] < LONG_ROUND]
+    longer = [task.with_rounds(steps, rounds) for steps, rounds in lengths]
     return [Job(SCREENING, NO_ATTACK, seed, NUM_PEERS, 0, each, Rules()) for each in longer]
 
 

@@ -68,7 +68,7 @@ def attacks(
 ) -> int:
     """Train small models in swarms of which a quarter attacks, and compare the losses.
 
-    The full benchmark takes about half an hour on two cores.
+    The full benchmark takes about three quarters of an hour on two cores.
 
     Ends with 70 if what was promised does not hold.
 
@@ -155,7 +155,7 @@ def _conclude(report: dict[str, Any]) -> int:
 
 
 def _require_file(path: Path | None) -> None:
-    """ConfigError if this cannot be written, now rather than after half an hour."""
+    """ConfigError if this cannot be written, now rather than after the runs."""
     from neuroswarm.errors import ConfigError
 
     if path is None:
