@@ -17,7 +17,7 @@ import aiohttp
 
 from neuroswarm.clock import Clock
 from neuroswarm.discovery.hint import Hint
-from neuroswarm.discovery.tracker_messages import Reply, Sealing, open_reply, seal_request
+from neuroswarm.discovery.tracker_messages import Reply, open_reply, seal_request
 from neuroswarm.errors import (
     AdmissionError,
     BadSignature,
@@ -29,6 +29,7 @@ from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.service import Service
 from neuroswarm.wire import limits
+from neuroswarm.wire.sealed_calls import Sealing
 
 logger = logging.getLogger(__name__)
 

@@ -5,16 +5,15 @@ Refuses to know how the bytes travel.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from neuroswarm.errors import MessageTooLarge
 from neuroswarm.membership.received import read_record
 from neuroswarm.v1 import heartbeat_pb2
 from neuroswarm.wire import limits
 from neuroswarm.wire.messages import Heartbeat, parse
+from neuroswarm.wire.sealed_calls import Sealing, check_size, reply_context
 from neuroswarm.wire.signed import Signed
 
 TRACKER_PATH = "/v1/tracker"
@@ -22,18 +21,6 @@ TRACKER_PATH = "/v1/tracker"
 
 _REQUEST_CONTEXT = b"neuroswarm v1 tracker request"
 _REPLY_CONTEXT = b"neuroswarm v1 tracker reply"
-
-
-class Sealing(Protocol):
-    """Seals and opens with the swarm's datagram key."""
-
-    def seal(self, data: bytes, context: bytes = b"") -> bytes:
-        """Encrypt and authenticate."""
-        ...
-
-    def open(self, sealed: bytes, context: bytes = b"") -> bytes:
-        """Return what was sealed in this context; BadSignature otherwise."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +45,7 @@ def open_request(sealer: Sealing, body: bytes) -> tuple[Signed, Heartbeat]:
         SchemaMismatch: malformed.
         MessageTooLarge: a size is above its limit.
     """
-    _check_size(body)
+    check_size(body, limits.MAX_TRACKER_BODY_BYTES)
     request = parse(heartbeat_pb2.TrackerRequest, sealer.open(body, _REQUEST_CONTEXT))
     return read_record(request.own)
 
@@ -71,7 +58,7 @@ def seal_reply(
         peers=[peer.to_proto() for peer in peers],
         observed_host=observed_host[: limits.MAX_HOST_CHARS],
     )
-    return sealer.seal(reply.SerializeToString(), _reply_context(request))
+    return sealer.seal(reply.SerializeToString(), reply_context(_REPLY_CONTEXT, request))
 
 
 def open_reply(sealer: Sealing, request: bytes, body: bytes) -> Reply:
@@ -84,19 +71,12 @@ def open_reply(sealer: Sealing, request: bytes, body: bytes) -> Reply:
 
     Cost: one Ed25519 verification a peer, about 0.1 ms each; run it off the event loop.
     """
-    _check_size(body)
-    reply = parse(heartbeat_pb2.TrackerReply, sealer.open(body, _reply_context(request)))
+    check_size(body, limits.MAX_TRACKER_BODY_BYTES)
+    reply = parse(
+        heartbeat_pb2.TrackerReply, sealer.open(body, reply_context(_REPLY_CONTEXT, request))
+    )
     if len(reply.peers) > limits.MAX_TRACKER_PEERS:
         raise MessageTooLarge(f"peers: {len(reply.peers)} (limit {limits.MAX_TRACKER_PEERS})")
     if len(reply.observed_host) > limits.MAX_HOST_CHARS:
         raise MessageTooLarge(f"host: {len(reply.observed_host)} (limit {limits.MAX_HOST_CHARS})")
     return Reply(tuple(read_record(peer) for peer in reply.peers), reply.observed_host)
-
-
-def _reply_context(request: bytes) -> bytes:
-    return _REPLY_CONTEXT + hashlib.sha256(request).digest()
-
-
-def _check_size(body: bytes) -> None:
-    if len(body) > limits.MAX_TRACKER_BODY_BYTES:
-        raise MessageTooLarge(f"body: {len(body)} bytes (limit {limits.MAX_TRACKER_BODY_BYTES})")

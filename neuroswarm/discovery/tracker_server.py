@@ -9,12 +9,13 @@ import logging
 import random
 
 from neuroswarm.clock import Clock
-from neuroswarm.discovery.tracker_messages import Sealing, open_request, seal_reply
+from neuroswarm.discovery.tracker_messages import open_request, seal_reply
 from neuroswarm.errors import BadSignature, PeerError
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.wire import limits
+from neuroswarm.wire.sealed_calls import Sealing
 from neuroswarm.wire.signed import Signed
 
 logger = logging.getLogger(__name__)

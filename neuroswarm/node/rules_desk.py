@@ -12,12 +12,8 @@ from neuroswarm.clock import Clock
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import PeerError
 from neuroswarm.membership.token_buckets import TokenBuckets
-from neuroswarm.wire.control import (
-    RulesReply,
-    Sealing,
-    open_request,
-    seal_reply,
-)
+from neuroswarm.wire.control import RulesReply, open_request, seal_reply
+from neuroswarm.wire.sealed_calls import Sealing
 from neuroswarm.wire.signed import Signed
 
 logger = logging.getLogger(__name__)

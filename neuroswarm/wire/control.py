@@ -5,14 +5,12 @@ Refuses to know how the bytes travel, and whether an amendment may follow the ru
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from typing import Protocol
 
-from neuroswarm.errors import MessageTooLarge
 from neuroswarm.v1 import control_pb2
 from neuroswarm.wire import limits
 from neuroswarm.wire.messages import parse
+from neuroswarm.wire.sealed_calls import Sealing, check_size, reply_context
 from neuroswarm.wire.signed import Signed, verify
 
 RULES_PATH = "/v1/rules"
@@ -21,18 +19,6 @@ RULES_PATH = "/v1/rules"
 MAX_REASON_CHARS = 512
 _REQUEST_CONTEXT = b"neuroswarm v1 rules request"
 _REPLY_CONTEXT = b"neuroswarm v1 rules reply"
-
-
-class Sealing(Protocol):
-    """Seals and opens with the swarm's datagram key."""
-
-    def seal(self, data: bytes, context: bytes = b"") -> bytes:
-        """Encrypt and authenticate."""
-        ...
-
-    def open(self, sealed: bytes, context: bytes = b"") -> bytes:
-        """Return what was sealed in this context; BadSignature otherwise."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +48,7 @@ def open_request(sealer: Sealing, body: bytes) -> Signed | None:
         SchemaMismatch: malformed.
         MessageTooLarge: a size is above its limit.
     """
-    _check_size(body)
+    check_size(body, limits.MAX_CONTROL_BODY_BYTES)
     request = parse(control_pb2.RulesRequest, sealer.open(body, _REQUEST_CONTEXT))
     return verify(request.amendment) if request.HasField("amendment") else None
 
@@ -76,7 +62,7 @@ def seal_reply(sealer: Sealing, request: bytes, reply: RulesReply) -> bytes:
         is_taken=reply.is_taken,
         reason=reply.reason[:MAX_REASON_CHARS],
     )
-    return sealer.seal(message.SerializeToString(), _reply_context(request))
+    return sealer.seal(message.SerializeToString(), reply_context(_REPLY_CONTEXT, request))
 
 
 def open_reply(sealer: Sealing, request: bytes, body: bytes) -> RulesReply:
@@ -87,15 +73,6 @@ def open_reply(sealer: Sealing, request: bytes, body: bytes) -> RulesReply:
         SchemaMismatch: malformed.
         MessageTooLarge: a size is above its limit.
     """
-    _check_size(body)
-    m = parse(control_pb2.RulesReply, sealer.open(body, _reply_context(request)))
+    check_size(body, limits.MAX_CONTROL_BODY_BYTES)
+    m = parse(control_pb2.RulesReply, sealer.open(body, reply_context(_REPLY_CONTEXT, request)))
     return RulesReply(m.swarm_id, m.rules, m.round, m.is_taken, m.reason[:MAX_REASON_CHARS])
-
-
-def _reply_context(request: bytes) -> bytes:
-    return _REPLY_CONTEXT + hashlib.sha256(request).digest()
-
-
-def _check_size(body: bytes) -> None:
-    if len(body) > limits.MAX_CONTROL_BODY_BYTES:
-        raise MessageTooLarge(f"body: {len(body)} bytes (limit {limits.MAX_CONTROL_BODY_BYTES})")
