@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from neuroswarm.bench.display import Display
-from neuroswarm.bench.execution import Result, run_jobs
+from neuroswarm.bench.execution import run_jobs
+from neuroswarm.bench.finished_runs import FinishedRuns
 from neuroswarm.bench.matrix import ARMS, Arm, Selection, describe_selection, plan
 from neuroswarm.bench.report import check_promises, finite, summarise
 from neuroswarm.bench.task import Task
@@ -33,24 +34,34 @@ class Setup:
     num_processes: int = 1
     data: Path | None = None
     """Text to train on; None: this Python's standard library."""
+    runs_path: Path | None = None
+    """Where finished runs are kept until there is a report; a benchmark that was stopped goes on
+    from there."""
 
 
 def run_attacks(setup: Setup, display: Display) -> dict[str, Any]:
     """Make all runs and the report of them, JSON values.
 
     Raises:
-        ConfigError: Rules or attacks of that name do not exist.
+        ConfigError: Rules or attacks of that name do not exist; the finished runs are unreadable.
         DataError: There is no text.
         ComputeError: A process died.
     """
     jobs = plan(setup.selection, setup.task, setup.arms)
     left_out = describe_selection(setup.selection, setup.arms)
     started_at = time.monotonic()
-    results: list[Result] = []
-    display.begin("attacks", len(jobs))
+    finished = FinishedRuns(setup.runs_path, [_versions(), str(setup.data)])
+    results = finished.load(jobs)
+    num_taken_over = len(results)
+    if results:
+        display.say(f"{num_taken_over} runs are taken over from {setup.runs_path}")
+    done = {result.job for result in results}
+    to_run = [job for job in jobs if job not in done]
+    display.begin("attacks", len(to_run))
     try:
-        for result in run_jobs(jobs, num_processes=setup.num_processes, data=setup.data):
+        for result in run_jobs(to_run, num_processes=setup.num_processes, data=setup.data):
             results.append(result)
+            finished.add(result)
             display.advance(f"{result.job}: loss {result.loss:.4f}, {result.seconds:.0f} s")
     finally:
         display.end()
@@ -67,14 +78,15 @@ def run_attacks(setup: Setup, display: Display) -> dict[str, Any]:
         "versions": _versions(),
         "processes": setup.num_processes,
         "runs": len(results),
+        "runs_taken_over": num_taken_over,
         "runtime_s": time.monotonic() - started_at,
         "seconds_in_runs": sum(result.seconds for result in results),
     }
     report["promises"] = [
         {"name": p.name, "holds": p.holds, "said": p.said} for p in check_promises(report)
     ]
-    done: dict[str, Any] = finite(report)
-    return done
+    finite_report: dict[str, Any] = finite(report)
+    return finite_report
 
 
 def _in_order(jobs: Sequence[Any], arms: Sequence[Arm]) -> list[Any]:

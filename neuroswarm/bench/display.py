@@ -11,6 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 class Display(Protocol):
     """Where a benchmark shows itself."""
 
+    def say(self, line: str) -> None:
+        """Something to know before it begins."""
+        ...
+
     def begin(self, title: str, total: int) -> None:
         """So many runs are to come."""
         ...
@@ -36,21 +40,22 @@ class LineDisplay:
         self._console = console
         self._done = self._total = 0
 
+    def say(self, line: str) -> None:
+        """Print the line."""
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
     def begin(self, title: str, total: int) -> None:
         """Print the title."""
         self._done, self._total = 0, total
-        self._say(f"{title}: {total} runs")
+        self.say(f"{title}: {total} runs")
 
     def advance(self, line: str) -> None:
         """Print the line."""
         self._done += 1
-        self._say(f"{self._done} of {self._total}: {line}")
+        self.say(f"{self._done} of {self._total}: {line}")
 
     def end(self) -> None:
         """Nothing to do."""
-
-    def _say(self, line: str) -> None:
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 class BarDisplay:
@@ -66,6 +71,10 @@ class BarDisplay:
             expand=True,
         )
         self._task = self._progress.add_task("", visible=False)
+
+    def say(self, line: str) -> None:
+        """Print the line."""
+        self._progress.console.print(line, highlight=False, markup=False)
 
     def begin(self, title: str, total: int) -> None:
         """Open the display."""
