@@ -1,4 +1,4 @@
-"""What this node has signed in the round in progress, on disk before it is sent.
+"""What this node has signed in rounds that no checkpoint covers yet, on disk before it is sent.
 
 A node that is restarted, or goes back to an earlier state, says the same again instead of
 something else, or nothing: so it never equivocates. Knows nothing of what the statements mean.
@@ -22,6 +22,8 @@ from neuroswarm.wire.signed import Kind, Signed, verify
 logger = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES = 8
+MAX_WHOLE_ROUNDS = 16
+"""Rounds of which it is kept what was said, should no checkpoint come after them."""
 KEPT_ROUNDS = 64
 """Rounds of which it is remembered that, though not what, this node has signed: more than a
 restart from an older checkpoint goes back."""
@@ -47,12 +49,16 @@ class Recollection:
 
 
 class SaidLog:
-    """One file for each statement; whole in the newest round spoken in, emptied in earlier ones."""
+    """One file for each statement; emptied in rounds that a restart does not go back to.
+
+    If the whole swarm loses power, its nodes go through the rounds since their checkpoints again,
+    which takes what each of them said there.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Use `folder`, created if it is missing; CheckpointError if that fails."""
         self._folder = folder
-        self._newest: str | None = None
+        self._needed_from = 0
         with translating("create", folder):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -66,9 +72,11 @@ class SaidLog:
         framed = len(data).to_bytes(MAX_HEADER_BYTES, "little") + data + said.payload
         prefix = _prefix(round_, base_digest)
         replace_file(self._folder / f"{prefix}{said.signed.kind.name.lower()}{_SUFFIX}", framed)
-        if prefix != self._newest:
-            self._newest = prefix
-            self._forget_others(round_, prefix)
+        self._forget(round_, prefix)
+
+    def forget_before(self, round_: int) -> None:
+        """A checkpoint of this round is durable: what was said before it is not needed."""
+        self._needed_from = round_
 
     def recall(self, round_: int, base_digest: bytes) -> Recollection:
         """What was signed about a round. A file that cannot be read may have been sent.
@@ -89,8 +97,9 @@ class SaidLog:
                 said[found.signed.kind] = found
         return Recollection(said, frozenset(lost - said.keys()))
 
-    def _forget_others(self, round_: int, prefix: str) -> None:
+    def _forget(self, round_: int, current: str) -> None:
         """Give the space of other rounds back; their files' names stay for a while."""
+        needed_from = max(self._needed_from, round_ - MAX_WHOLE_ROUNDS)
         try:
             for leftover in self._folder.glob(f"*{_SUFFIX}.*"):
                 leftover.unlink()
@@ -98,7 +107,7 @@ class SaidLog:
                 path = self._folder / name
                 if number < round_ - KEPT_ROUNDS:
                     path.unlink()
-                elif not name.startswith(prefix) and path.stat().st_size:
+                elif number < needed_from and not name.startswith(current) and path.stat().st_size:
                     os.truncate(path, 0)
         except OSError as error:
             logger.warning("cannot give up %s: %s", error.filename, error.strerror)

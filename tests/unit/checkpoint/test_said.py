@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from neuroswarm.checkpoint.said import KEPT_ROUNDS, Recollection, Said, SaidLog
+from neuroswarm.checkpoint.said import (
+    KEPT_ROUNDS,
+    MAX_WHOLE_ROUNDS,
+    Recollection,
+    Said,
+    SaidLog,
+)
 from neuroswarm.errors import CheckpointError
 from neuroswarm.testing.speaker import Speaker
 from neuroswarm.wire.signed import Kind
@@ -36,15 +42,43 @@ def test_asking_about_another_round_finds_and_forgets_nothing(
     assert log.recall(3, BASE) == Recollection({Kind.BALLOT: BALLOT})
 
 
-@pytest.mark.parametrize(("round_", "base"), [(4, BASE), (2, BASE), (3, b"c" * 32)])
+@pytest.mark.parametrize("lag", [1, MAX_WHOLE_ROUNDS])
+def test_all_that_was_said_since_the_last_checkpoint_is_kept(tmp_path: Path, lag: int):
+    log = SaidLog(tmp_path)
+    log.forget_before(3)
+    log.record(3, BASE, CONTRIBUTION)
+    log.record(3 + lag, BASE, Said(ANNA.about(3 + lag, BASE).ballot()))
+    assert SaidLog(tmp_path).recall(3, BASE).said == {Kind.CONTRIBUTION: CONTRIBUTION}
+
+
+@pytest.mark.parametrize(("round_", "base"), [(5, BASE), (4, b"c" * 32)])
 def test_that_it_spoke_outlives_what_it_said(tmp_path: Path, round_: int, base: bytes):
-    """A checkpoint may be older than what was said last."""
+    """The checkpoint may turn out damaged."""
     log = SaidLog(tmp_path)
     log.record(3, BASE, CONTRIBUTION)
     log.record(3, BASE, BALLOT)
+    log.forget_before(4)
     log.record(round_, base, Said(ANNA.about(round_, base).ballot()))
     assert SaidLog(tmp_path).recall(3, BASE).lost == {Kind.CONTRIBUTION, Kind.BALLOT}
     assert sum(path.stat().st_size > 0 for path in tmp_path.iterdir()) == 1
+
+
+def test_without_checkpoints_the_oldest_go_first(tmp_path: Path):
+    log = SaidLog(tmp_path)
+    log.record(3, BASE, BALLOT)
+    late = 4 + MAX_WHOLE_ROUNDS
+    log.record(late, BASE, Said(ANNA.about(late, BASE).ballot()))
+    assert SaidLog(tmp_path).recall(3, BASE).lost == {Kind.BALLOT}
+
+
+def test_the_round_spoken_in_is_kept_though_a_checkpoint_of_another_lineage_is_newer(
+    tmp_path: Path,
+):
+    log = SaidLog(tmp_path)
+    log.forget_before(9)
+    log.record(3, BASE, CONTRIBUTION)
+    log.record(3, BASE, BALLOT)
+    assert set(SaidLog(tmp_path).recall(3, BASE).said) == {Kind.CONTRIBUTION, Kind.BALLOT}
 
 
 def test_rounds_long_ago_and_halves_of_files_are_dropped(tmp_path: Path):
