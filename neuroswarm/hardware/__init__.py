@@ -1,0 +1,1 @@
+"""What the machine that a node runs on tells of itself."""
