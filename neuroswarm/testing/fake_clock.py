@@ -17,6 +17,7 @@ class FakeClock:
         """Start at these times; they differ so that a test notices the wrong one."""
         self._now = monotonic_s
         self._wall_offset = wall_s - monotonic_s
+        self._suspended_s = 0.0
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
 
@@ -29,6 +30,10 @@ class FakeClock:
         """Seconds since a fixed instant."""
         return self._now
 
+    def boottime(self) -> float:
+        """Seconds since a fixed instant, with those of `suspend`."""
+        return self._now + self._suspended_s
+
     def wall(self) -> float:
         """Seconds since 1970."""
         return self._now + self._wall_offset
@@ -36,6 +41,15 @@ class FakeClock:
     def set_wall(self, wall_s: float) -> None:
         """Put the wall clock right or wrong; the monotonic one stays."""
         self._wall_offset = wall_s - self._now
+
+    def suspend(self, duration_s: float) -> None:
+        """Let the machine sleep: its monotonic clock stands still, the others go on."""
+        self._suspended_s += duration_s
+        self._wall_offset += duration_s
+
+    def stop(self, duration_s: float) -> None:
+        """Let the process stand still (SIGSTOP) while all clocks go on; sleepers wake later."""
+        self._now += duration_s
 
     async def sleep(self, duration_s: float) -> None:
         """Return once the clock has been advanced by `duration_s`; at once for 0 or less."""

@@ -31,6 +31,9 @@ class Now:
     def monotonic(self) -> float:
         return self.now
 
+    def boottime(self) -> float:
+        return self.now
+
     def wall(self) -> float:
         return self.now
 
