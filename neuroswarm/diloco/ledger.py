@@ -11,6 +11,11 @@ with x the local parameters, theta the outer ones, e the residual, and for a pub
 d = theta - x at that time and c = Q((1 - b)(d + e)), what the coded payload decodes to, b the
 swarm's contribution momentum (0: c = Q(d + e)).
 
+Across a restart from an older snapshot the law holds for what the snapshot knows and what is found
+again of later publications (`resume`). What of the snapshot is in publications that are not found
+again is taken out once they are agreed (`carry`): at worst their rounding is lost, and nothing is
+counted twice.
+
 Legend: N flattened parameters of a fragment.
 """
 
@@ -52,11 +57,28 @@ class Publication:
     payloads: tuple[Payload, ...]
 
 
+@dataclass(eq=False)
+class _Carried:
+    """Progress of earlier lives in the local parameters; tensors are replaced, never written."""
+
+    round: int
+    """Publications of the earlier life in this round or later, if unknown, contain all of it."""
+    progress: list[Tensor]
+    residual: list[Tensor]
+    contained: set[bytes]
+    """Ids of known publications of earlier lives."""
+    known: set[bytes]
+    """Ids of all publications that the books know or knew."""
+    taken_by: bytes | None = None
+    """The unknown publication that was agreed, so that all of it is out of the parameters."""
+    taken: tuple[list[Tensor], list[Tensor]] | None = None
+
+
 class Ledger:
     """Residual and recent publications of one node.
 
     Not safe for two threads at once. Memory: at most 4 publications of about 6 bytes a
-    parameter, and the residual.
+    parameter, and the residual; for 16 rounds after a restart 8 bytes more.
     """
 
     def __init__(
@@ -73,6 +95,7 @@ class Ledger:
         self._residual = tuple(torch.zeros(size, dtype=torch.float32) for size in sizes)
         self._publications: list[Publication] = []
         self._agreed: dict[bytes, bool] = {}
+        self._carried: _Carried | None = None
 
     def use_codec(self, codec: Codec, *, contribution_momentum: float = 0.0) -> None:
         """Code new publications like this from now on; what is remembered stays as it is.
@@ -153,8 +176,68 @@ class Ledger:
             raise ValueError("publication does not fit the fragments")
         self._publications.append(publication)
         self._agreed[publication.id] = False
+        if self._carried is not None:
+            self._carried.known.add(publication.id)
         while len(self._publications) > MAX_PUBLICATIONS:
             self._forget(self._publications[0])
+
+    @torch.no_grad()
+    def carry(self, theta: Sequence[Tensor], local: Sequence[Tensor], round_: int) -> None:
+        """Begin a life with the parameters of a snapshot: what may have been published since?
+
+        Args:
+            theta: Outer parameters of the snapshot, float32, shape [N] of each fragment.
+            local: Its local parameters, likewise.
+            round_: Its round.
+
+        Cost: a pass over the parameters, and 8 bytes for each until 16 rounds later.
+        """
+        progress = [outer - own for outer, own in zip(theta, local, strict=True)]
+        self._carried = _Carried(
+            round_, progress, list(self._residual), set(self._agreed), set(self._agreed)
+        )
+
+    @torch.no_grad()
+    def resume(self, id_: bytes, round_: int, payloads: Sequence[Payload]) -> tuple[Tensor, ...]:
+        """Enter a publication of an earlier life that the snapshot did not know yet.
+
+        What it coded is known, so that the inner steps between snapshot and publication, which
+        are not in the parameters, come back but for the rounding.
+
+        Args:
+            id_: Contribution id, 32 bytes.
+            round_: Round that it was published for, which is that of the outer state held.
+            payloads: Of each fragment.
+
+        Returns:
+            What to add to x, float32, shape [N] for each fragment; zeros if it is known already.
+            The caller must add it.
+
+        Raises:
+            ValueError: It does not fit the fragments.
+
+        Cost: 4 passes over the parameters.
+        """
+        if id_ in self._agreed:
+            return tuple(torch.zeros_like(left) for left in self._residual)
+        if [payload.num_params for payload in payloads] != [e.numel() for e in self._residual]:
+            raise ValueError("publication does not fit the fragments")
+        before = self._carried
+        if before is None:
+            theta = [torch.zeros_like(left) for left in self._residual]
+            self.carry(theta, theta, round_)
+            before = self._carried
+            assert before is not None, "carry sets it"
+        deltas = []
+        for progress, left, payload in zip(before.progress, self._residual, payloads, strict=True):
+            coded = payload.decode()
+            whole = coded / (1.0 - self._momentum) - left
+            deltas.append(torch.where(coded != 0, whole, progress))
+        shift = tuple(p - delta for p, delta in zip(before.progress, deltas, strict=True))
+        before.progress = list(deltas)
+        before.contained.add(id_)
+        self.remember(Publication(id_, round_, tuple(deltas), tuple(payloads)))
+        return shift
 
     @torch.no_grad()
     def move(self, old: OuterState, new: OuterState, me: NodeId) -> tuple[Tensor, ...]:
@@ -190,8 +273,11 @@ class Ledger:
                 self._forget(publication)
                 continue
             if is_agreed != self._agreed[publication.id]:
-                _book(publication, 1.0 if is_agreed else -1.0, shift, residual)
+                sign = 1.0 if is_agreed else -1.0
+                _book(publication, sign, shift, residual)
                 self._agreed[publication.id] = is_agreed
+                self._book_carried(publication, sign)
+        self._settle_carried(new, me, shift, residual)
         self._residual = tuple(residual)
         return tuple(shift)
 
@@ -248,6 +334,45 @@ class Ledger:
             raise CheckpointCorrupt(f"ledger cannot be read: {error}") from error
         return ledger
 
+    def _book_carried(self, publication: Publication, sign: float) -> None:
+        """A publication's verdict changed: what is left in the parameters of earlier lives?"""
+        carried = self._carried
+        if carried is None or publication.id not in carried.contained:
+            return
+        taken = [torch.zeros_like(part) for part in carried.progress]
+        residual = [part.clone() for part in carried.residual]
+        _book(publication, sign, taken, residual)
+        _add(carried.progress, taken, -1.0)
+        carried.residual = residual
+
+    def _settle_carried(
+        self, new: OuterState, me: NodeId, shift: list[Tensor], residual: list[Tensor]
+    ) -> None:
+        """Take out what an unknown publication of an earlier life has brought, or put it back."""
+        carried = self._carried
+        if carried is None:
+            return
+        unknown = [
+            (round_, id_)
+            for round_, id_ in new.applied.get(me, ())
+            if round_ >= carried.round and id_ not in carried.known
+        ]
+        if carried.taken is not None and carried.taken_by not in [id_ for _, id_ in unknown]:
+            _add(carried.progress, carried.taken[0])
+            _add(carried.residual, carried.taken[1])
+            _add(shift, carried.taken[0], -1.0)
+            _add(residual, carried.taken[1])
+            carried.taken_by = carried.taken = None
+        if unknown and carried.taken is None:
+            carried.taken_by = min(unknown)[1]
+            carried.taken = (carried.progress, carried.residual)
+            _add(shift, carried.progress)
+            _add(residual, carried.residual, -1.0)
+            carried.progress = [torch.zeros_like(part) for part in shift]
+            carried.residual = [torch.zeros_like(part) for part in shift]
+        if new.round > carried.round + applied.WINDOW_ROUNDS:
+            self._carried = None  # all verdicts are final
+
     def _forget(self, publication: Publication) -> None:
         self._publications.remove(publication)
         del self._agreed[publication.id]
@@ -261,6 +386,11 @@ def _book(
     for k, (delta, payload) in enumerate(pairs):
         shift[k] += delta * sign
         residual[k] += (delta - payload.decode()) * sign
+
+
+def _add(parts: list[Tensor], others: Sequence[Tensor], factor: float = 1.0) -> None:
+    for k, other in enumerate(others):
+        parts[k] = parts[k] + factor * other
 
 
 def _read_publication(

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from neuroswarm.diloco import applied as applied_table
 from neuroswarm.diloco.applied import Applied
+from neuroswarm.diloco.pieces import hash_pieces, make_leaf
 from neuroswarm.diloco.rules import Rules
 
 SMALLEST = 2.0**-100
@@ -59,8 +60,13 @@ class FragmentState:
         return self.params.numel()
 
     @cached_property
+    def piece_hashes(self) -> bytes:
+        """SHA-256 of each of its pieces, 32 bytes each. Cost: 8 bytes a parameter, once."""
+        return hash_pieces(self.params, self.momentum)
+
+    @cached_property
     def leaf(self) -> bytes:
-        """Its leaf in the digest, 32 bytes. Cost: SHA-256 over 8 bytes a parameter, once."""
+        """Its leaf in the digest, 32 bytes. Cost: that of `piece_hashes`."""
         return fragment_leaf(self)
 
 
@@ -119,20 +125,17 @@ def flush_small(values: Tensor) -> Tensor:
 
 
 def fragment_leaf(fragment: FragmentState) -> bytes:
-    """Hash of one fragment's name, parameters and momentum; what a downloader checks. 32 bytes."""
-    name = fragment.name.encode()
-    leaf = hashlib.sha256(b"neuroswarm v1 fragment\0")
-    leaf.update(len(name).to_bytes(4, "little") + name)
-    leaf.update(fragment.num_params.to_bytes(8, "little"))
-    for values in (fragment.params, fragment.momentum):
-        leaf.update(values.detach().numpy().astype("<f4", copy=False).data)
-    return leaf.digest()
+    """Hash of a fragment's name, size and pieces. 32 bytes."""
+    return make_leaf(fragment.name, fragment.num_params, fragment.piece_hashes)
 
 
 def state_digest(
     round_: int, leaves: Sequence[bytes], rules: bytes, architecture: bytes, applied: Applied
 ) -> bytes:
-    """Digest of a state from its fragments' leaves, so that each fragment can be checked alone.
+    """Digest of a state from its fragments' leaves: the root of a tree of three levels.
+
+    Below each leaf are the hashes of the fragment's pieces, so that each piece can be checked
+    alone (`diloco/pieces.py`).
 
     Args:
         round_: Round of the state.
