@@ -25,7 +25,7 @@ from neuroswarm.errors import (
     PeerError,
     PeerUnreachable,
 )
-from neuroswarm.membership.own_record import OwnRecord
+from neuroswarm.membership.own_record import Hearing, OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.service import Service
 from neuroswarm.wire import limits
@@ -134,7 +134,7 @@ class TrackerClient(Service):
 
     async def _ask_forever(self, hint: Hint) -> None:
         retry_s = RETRY_FIRST_S
-        while True:
+        while not self._record.is_mute:
             try:
                 reply = await self._ask(hint)
             except (PeerError, AdmissionError) as error:
@@ -178,7 +178,11 @@ class TrackerClient(Service):
     def _note_answer(self, hint: Hint, reply: Reply) -> None:
         now = self._clock.monotonic()
         num_new = 0
+        is_unheard = False
         for signed, heartbeat in reply.records:
+            if signed.signer == self._peers.me:
+                is_unheard |= self._record.hear(heartbeat) is Hearing.TELL_ALL
+                continue
             is_unknown = self._peers.get(signed.signer) is None
             host_seen = hint.host if hint.names(heartbeat) else None
             is_taken = self._peers.observe(signed, heartbeat, now, host_seen=host_seen)
@@ -188,7 +192,7 @@ class TrackerClient(Service):
         hint.is_answering, hint.failure, hint.is_refusing = True, None, False
         self.observed_host = reply.observed_host or self.observed_host
         self._first_answer.set()
-        if num_new:
+        if num_new or is_unheard:
             self._on_news()
 
     def _note_failure(self, hint: Hint, error: PeerError | AdmissionError) -> None:

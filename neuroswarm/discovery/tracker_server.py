@@ -88,7 +88,9 @@ class TrackerDirectory:
 
     def _list(self, asker: Signed, swarm_id: bytes, now: float) -> list[Signed]:
         known = [
-            peer.signed for peer in self._peers.alive(now, swarm_id) if peer.node_id != asker.signer
+            peer.signed
+            for peer in self._peers.alive(now, swarm_id)
+            if peer.node_id != asker.signer or peer.signed != asker
         ]
         own: list[Signed] = []
         if self._record is not None and self._record.describe().swarm_id == swarm_id:

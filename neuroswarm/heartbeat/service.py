@@ -19,9 +19,10 @@ from neuroswarm.heartbeat.datagram import decode_datagram, encode_datagram
 from neuroswarm.heartbeat.remembered import Remembered
 from neuroswarm.heartbeat.restraint import Restraint
 from neuroswarm.membership.conduct import Offence
-from neuroswarm.membership.own_record import OwnRecord
+from neuroswarm.membership.own_record import Hearing, OwnRecord
 from neuroswarm.membership.peer_table import Peer, PeerTable
 from neuroswarm.membership.received import read_record
+from neuroswarm.membership.rivalry import Rivalry
 from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.service import Service
 from neuroswarm.transport import Datagrams
@@ -88,7 +89,7 @@ class HeartbeatService(Service):
         self._turn = 0
         self._is_open = False
         self._random = random.Random(record.node_id)
-        self._is_copy_reported = False
+        self._rivalry = Rivalry(peers)
         self._dropped: Counter[str] = Counter()
         self._news: TokenBuckets[NodeId] = TokenBuckets(per_s=NEWS_PER_S, burst=NEWS_BURST)
         self._notes: TokenBuckets[NodeId] = TokenBuckets(per_s=1.0, burst=1.0)
@@ -108,7 +109,12 @@ class HeartbeatService(Service):
     def announce_now(self) -> None:
         """Tell everyone at once, besides the regular heartbeats."""
         if self._is_open:
-            self._announce(is_leaving=False)
+            self._announce()
+
+    def leave(self) -> None:
+        """Tell everyone at once that this node stops; later heartbeats say so too."""
+        self._record.leave()
+        self.announce_now()
 
     async def _open(self, stack: AsyncExitStack) -> None:
         self._is_open = True
@@ -119,18 +125,20 @@ class HeartbeatService(Service):
 
     async def _beat(self) -> None:
         while True:
-            self._announce(is_leaving=False)
+            self._announce()
             await self._clock.sleep(
                 self._interval_s * self._random.uniform(1 - _JITTER, 1 + _JITTER)
             )
             self._expire()
 
     def _leave(self) -> None:
-        self._announce(is_leaving=True)
+        self.leave()
         self._is_open = False
 
-    def _announce(self, *, is_leaving: bool) -> None:
-        own = self._record.make(self._clock.wall(), is_leaving=is_leaving)
+    def _announce(self) -> None:
+        if self._record.is_mute:
+            return
+        own = self._record.make(self._clock.wall())
         now = self._clock.monotonic()
         alive = self._peers.alive(now)
         for endpoint, peer in self._receivers(now):
@@ -200,13 +208,40 @@ class HeartbeatService(Service):
             self._dropped["banned"] += 1
             return None
         signed, heartbeat = read_record(message)
+        if signed.signer == self._peers.me:
+            self._hear_own(Peer(signed.signer, heartbeat, signed, now, host_seen))
+            return None
         is_known = self._peers.get(signed.signer) is not None
-        if not self._peers.observe(signed, heartbeat, now, host_seen=host_seen):
-            self._dropped[self._why_not(signed, heartbeat.sequence, now)] += 1
+        rival = self._rivalry.find(signed, heartbeat, now, host_seen=host_seen)
+        is_news = self._peers.observe(signed, heartbeat, now, host_seen=host_seen)
+        if rival is not None:
+            self._tell_rival(*rival, signed if is_news else None, now)
+        if not is_news:
+            self._dropped["not_newer" if is_known else "no_room"] += 1
             return None
         self._remembered.discard(signed.signer)
         self._count_news(signed.signer, now)
         return None if is_known or heartbeat.is_leaving else self._peers.get(signed.signer)
+
+    def _hear_own(self, maker: Peer) -> None:
+        """Take a record under this node's own key, of this life or another."""
+        self._dropped["own"] += 1
+        hearing, now = self._record.hear(maker.heartbeat), maker.last_seen_s
+        if hearing is Hearing.NOTHING or not self._notes.allows(self._peers.me, now):
+            return
+        if hearing is Hearing.TELL_ALL:
+            self._announce()
+        if self._restraint.allows(maker.heartbeat_endpoint, now):
+            self._send(maker.heartbeat_endpoint, self._record.make(self._clock.wall()), ())
+
+    def _tell_rival(self, older: Peer, newer: Peer, taken: Signed | None, now: float) -> None:
+        """Show the holder of a key that another one has it too."""
+        loser, shown = (newer, older.signed) if taken is None else (older, taken)
+        if self._record.is_mute or not self._rivalry.allows(loser, now):
+            return
+        if loser.is_proven_there or self._restraint.allows(loser.heartbeat_endpoint, now):
+            own = self._record.make(self._clock.wall())
+            self._send(loser.heartbeat_endpoint, own, [shown])
 
     def _count_news(self, signer: NodeId, now: float) -> None:
         """Hold too many new records against their signer, who alone can make them.
@@ -223,7 +258,7 @@ class HeartbeatService(Service):
     def _answer(self, newcomers: Iterable[Peer]) -> None:
         now = self._clock.monotonic()
         for peer in newcomers:
-            if not self._may_tell(peer, now):
+            if self._record.is_mute or not self._may_tell(peer, now):
                 continue
             own = self._record.make(self._clock.wall())
             alive = self._peers.alive(now)
@@ -240,14 +275,6 @@ class HeartbeatService(Service):
             return False
         peer = self._peers.get(NodeId.of_key(message.public_key))
         return peer is not None and peer.signed.signature == message.signature
-
-    def _why_not(self, signed: Signed, sequence: int, now: float) -> str:
-        if signed.signer == self._peers.me:
-            if sequence > self._record.sequence and not self._is_copy_reported:
-                self._is_copy_reported = True
-                logger.warning("another node runs with the key of this one: %s", signed.signer)
-            return "own"
-        return "not_newer" if self._peers.get(signed.signer) is not None else "no_room"
 
     def _expire(self) -> None:
         for peer in self._peers.expire(self._clock.monotonic()):

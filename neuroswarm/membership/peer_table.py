@@ -108,7 +108,7 @@ class PeerTable:
         self._bans = Bans(max_peers)
         self._conduct = Conduct(max_peers)
         self.quota = AddressQuota(max_per_address)
-        self._forgotten: OrderedDict[NodeId, int] = OrderedDict()
+        self._forgotten: OrderedDict[NodeId, Peer] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -156,6 +156,10 @@ class PeerTable:
     def get(self, node_id: NodeId) -> Peer | None:
         """The peer, alive or not; None if it is not known."""
         return self._peers.get(node_id)
+
+    def get_last(self, node_id: NodeId) -> Peer | None:
+        """The peer, or what was last known of it if it is forgotten; None if nothing is."""
+        return self._peers.get(node_id) or self._forgotten.get(node_id)
 
     def all(self, now: float) -> list[Peer]:
         """Every known peer that is not banned, by node id."""
@@ -281,7 +285,8 @@ class PeerTable:
 
     def _newest_sequence(self, node_id: NodeId) -> int:
         peer = self._peers.get(node_id)
-        return self._forgotten.get(node_id, -1) if peer is None else peer.heartbeat.sequence
+        peer = self._forgotten.get(node_id) if peer is None else peer
+        return -1 if peer is None else peer.heartbeat.sequence
 
     def _take_place(
         self, node_id: NodeId, heartbeat: Heartbeat, now: float, host_seen: str | None
@@ -308,6 +313,6 @@ class PeerTable:
     def _forget(self, peer: Peer) -> None:
         del self._peers[peer.node_id]
         self.quota.release(peer.node_id)
-        self._forgotten[peer.node_id] = peer.heartbeat.sequence
+        self._forgotten[peer.node_id] = peer
         if len(self._forgotten) > 4 * self._max_peers:
             self._forgotten.popitem(last=False)

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Heartbeat(_message.Message):
-    __slots__ = ("swarm_id", "sequence", "time", "host", "grpc_port", "heartbeat_port", "http_port", "protocol", "available_memory_mb", "queue_depth", "first_fragment", "num_fragments", "uses_accelerator", "network_saturation", "is_training", "accepts_inference", "accepts_activations", "round", "digest", "tokens_per_s", "inner_steps", "is_leaving")
+    __slots__ = ("swarm_id", "sequence", "time", "host", "grpc_port", "heartbeat_port", "http_port", "protocol", "available_memory_mb", "queue_depth", "first_fragment", "num_fragments", "uses_accelerator", "network_saturation", "is_training", "accepts_inference", "accepts_activations", "round", "digest", "tokens_per_s", "inner_steps", "is_leaving", "instance", "twin", "is_settled")
     SWARM_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,9 @@ class Heartbeat(_message.Message):
     TOKENS_PER_S_FIELD_NUMBER: _ClassVar[int]
     INNER_STEPS_FIELD_NUMBER: _ClassVar[int]
     IS_LEAVING_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    TWIN_FIELD_NUMBER: _ClassVar[int]
+    IS_SETTLED_FIELD_NUMBER: _ClassVar[int]
     swarm_id: bytes
     sequence: int
     time: float
@@ -53,7 +56,10 @@ class Heartbeat(_message.Message):
     tokens_per_s: float
     inner_steps: int
     is_leaving: bool
-    def __init__(self, swarm_id: _Optional[bytes] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., host: _Optional[str] = ..., grpc_port: _Optional[int] = ..., heartbeat_port: _Optional[int] = ..., http_port: _Optional[int] = ..., protocol: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., queue_depth: _Optional[int] = ..., first_fragment: _Optional[int] = ..., num_fragments: _Optional[int] = ..., uses_accelerator: bool = ..., network_saturation: _Optional[float] = ..., is_training: bool = ..., accepts_inference: bool = ..., accepts_activations: bool = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ..., tokens_per_s: _Optional[float] = ..., inner_steps: _Optional[int] = ..., is_leaving: bool = ...) -> None: ...
+    instance: bytes
+    twin: bytes
+    is_settled: bool
+    def __init__(self, swarm_id: _Optional[bytes] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., host: _Optional[str] = ..., grpc_port: _Optional[int] = ..., heartbeat_port: _Optional[int] = ..., http_port: _Optional[int] = ..., protocol: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., queue_depth: _Optional[int] = ..., first_fragment: _Optional[int] = ..., num_fragments: _Optional[int] = ..., uses_accelerator: bool = ..., network_saturation: _Optional[float] = ..., is_training: bool = ..., accepts_inference: bool = ..., accepts_activations: bool = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ..., tokens_per_s: _Optional[float] = ..., inner_steps: _Optional[int] = ..., is_leaving: bool = ..., instance: _Optional[bytes] = ..., twin: _Optional[bytes] = ..., is_settled: bool = ...) -> None: ...
 
 class HeartbeatDatagram(_message.Message):
     __slots__ = ("own", "heard")

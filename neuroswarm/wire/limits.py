@@ -8,6 +8,9 @@ MAX_DATAGRAM_BYTES = 1160
 MAX_HEARTBEAT_BYTES = 1024
 """Body of a heartbeat; with its signature it fits into a datagram."""
 
+INSTANCE_BYTES = 8
+"""Name of one life of a node."""
+
 MAX_PROGRESS_BYTES = 1024
 """Body of a skip or a ready."""
 
@@ -22,6 +25,9 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 MAX_CHUNK_BYTES = 256 * 1024
 """One piece of a stream."""
+
+MAX_PIECE_CHUNK_BYTES = 32 * 1024
+"""One message of a piece of a state; small, so that slow links show progress."""
 
 MAX_INLINE_BYTES = 64 * 1024
 """Payload that may travel with its header."""

@@ -190,6 +190,12 @@ class Heartbeat:
     tokens_per_s: float = 0.0
     inner_steps: int = 0
     is_leaving: bool = False
+    instance: bytes = b""
+    """Drawn anew whenever the node starts or wakes, 8 bytes; empty from nodes that have none."""
+    twin: bytes = b""
+    """Instance of another record under the signer's own key that it heard of; else empty."""
+    is_settled: bool = False
+    """Whether it takes part in rounds, or has since the instance was drawn."""
 
     @property
     def grpc_endpoint(self) -> Endpoint:
@@ -299,6 +305,9 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
         _check_hash("swarm id", m.swarm_id)
     if m.digest:
         _check_hash("digest", m.digest)
+    for name in ("instance", "twin"):
+        if len(getattr(m, name)) not in (0, limits.INSTANCE_BYTES):
+            raise SchemaMismatch(f"{name}: {len(getattr(m, name))} bytes")
     _check_text("host", m.host, limits.MAX_HOST_CHARS)
     if not is_host(m.host):
         raise SchemaMismatch(f"not a host: {m.host!r}")

@@ -50,6 +50,7 @@ class Node:
     peers: PeerTable
     service: HeartbeatService
     heartbeat: Heartbeat
+    record: OwnRecord
 
     @property
     def id(self) -> NodeId:
@@ -86,15 +87,16 @@ class Swarm:
         heartbeat = record_at(endpoint, **changes)
         datagrams = self.network.datagrams(endpoint, key.node_id)
         peers = PeerTable(key.node_id, INTERVAL_S)
+        record = OwnRecord(key, lambda: node.heartbeat, incarnation=incarnation)
         service = HeartbeatService(
             HeartbeatConfig(interval_s=INTERVAL_S),
             datagrams=datagrams,
-            record=OwnRecord(key, lambda: node.heartbeat, incarnation=incarnation),
+            record=record,
             peers=peers,
             clock=self.clock,
             hints=[hint.endpoint for hint in hints],
         )
-        node = Node(key, endpoint, datagrams, peers, service, heartbeat)
+        node = Node(key, endpoint, datagrams, peers, service, heartbeat, record)
         return node
 
     async def outsider(self) -> MemoryDatagrams:
@@ -274,16 +276,79 @@ async def test_a_forged_record_among_the_heard_ones_spoils_only_itself(swarm):
     assert a.service.dropped == {"bad_signature": 1}
 
 
-async def test_a_copy_of_this_nodes_key_is_reported_once(swarm, caplog):
-    caplog.set_level(logging.WARNING)
+COPIES = [(0, 0), (0, 1), (1, 0), (5, 5)]
+"""Incarnations of a node and of its copy."""
+
+
+def assert_one_stepped_back(a: Node, b: Node, caplog: pytest.LogCaptureFixture) -> None:
+    assert sorted([a.record.is_mute, b.record.is_mute]) == [False, True]
+    said = [r.getMessage() for r in caplog.records if "runs with the key of this one" in r.msg]
+    assert len(said) <= 1
+
+
+@pytest.mark.parametrize(("first", "second"), COPIES)
+async def test_of_two_nodes_with_one_key_one_steps_back(swarm, caplog, first, second):
     key = NodeKey.generate()
-    a = await swarm.add(key=key)
-    await swarm.add(a, key=key, incarnation=1)
-    await swarm.clock.advance(5 * INTERVAL_S)
-    assert [r.getMessage() for r in caplog.records] == [
-        f"another node runs with the key of this one: {key.node_id}"
-    ]
-    assert a.service.dropped["own"] > 1
+    a = await swarm.add(key=key, incarnation=first)
+    b = await swarm.add(a, key=key, incarnation=second)
+    await swarm.clock.advance(2 * INTERVAL_S)
+    assert_one_stepped_back(a, b, caplog)
+
+
+@pytest.mark.parametrize(("first", "second"), COPIES)
+async def test_a_third_node_shows_two_with_one_key_each_other(swarm, caplog, first, second):
+    key = NodeKey.generate()
+    third = await swarm.add()
+    a = await swarm.add(third, key=key, incarnation=first)
+    a.record.presence.settle()
+    await swarm.clock.advance(INTERVAL_S)
+    b = await swarm.add(third, key=key, incarnation=second)
+    await swarm.clock.advance(1.2 * INTERVAL_S)
+    assert (a.record.is_mute, b.record.is_mute) == (False, True)
+    await swarm.clock.advance(2 * INTERVAL_S)
+    assert third.peers.get(key.node_id).host == a.endpoint.host
+    assert swarm.sees(third) == {key.node_id}
+    assert_one_stepped_back(a, b, caplog)
+
+
+async def test_of_a_settled_node_and_a_newcomer_with_its_key_the_newcomer_steps_back(swarm):
+    for _ in range(8):  # the instances' order is chance
+        key = NodeKey.generate()
+        a = await swarm.add(key=key)
+        a.record.presence.settle()
+        b = await swarm.add(a, key=key)
+        await swarm.clock.advance(2 * INTERVAL_S)
+        assert (a.record.is_mute, b.record.is_mute) == (False, True)
+
+
+async def test_a_node_restored_from_an_old_backup_is_heard_again(swarm):
+    key = NodeKey.generate()
+    third = await swarm.add()
+    before = await swarm.add(third, key=key, incarnation=7)
+    await swarm.clock.advance(INTERVAL_S)
+    await before.datagrams.stop()
+    await swarm.clock.advance(20 * INTERVAL_S)
+    assert third.peers.get(key.node_id) is None
+    again = await swarm.add(third, key=key, incarnation=2)
+    await swarm.clock.advance(2 * INTERVAL_S)
+    assert third.peers.get(key.node_id).host == again.endpoint.host
+    assert not again.record.is_mute
+
+
+async def test_replayed_records_of_earlier_lives_stop_nobody_and_are_answered_little(swarm):
+    key = NodeKey.generate()
+    a = await swarm.add(key=key, incarnation=9)
+    friends = [await swarm.add(a) for _ in range(5)]
+    outsider = await swarm.outsider()
+    old = [OwnRecord(key, lambda: record_at(outsider.endpoint)) for _ in range(20)]
+    sent = a.service.num_sent
+    for life in old:
+        life.hear(record_at(outsider.endpoint, instance=b"somebody"))
+        outsider.send(a.endpoint, encode_datagram(life.make(0.0), ()))
+    await swarm.settle()
+    assert not a.record.is_mute
+    assert a.service.num_sent - sent <= 2
+    assert all(swarm.sees(friend) >= {a.id} for friend in friends)
 
 
 async def test_a_peer_without_a_heartbeat_port_is_told_nothing(swarm):

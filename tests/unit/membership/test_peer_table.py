@@ -223,7 +223,9 @@ class Key:
 
 def test_own_records_verify_and_grow_within_and_across_restarts():
     first = OwnRecord(Key(), lambda: record(99, round=3), incarnation=0)
-    signed = [first.make(1.0), first.make(2.0), first.make(3.0, is_leaving=True)]
+    signed = [first.make(1.0), first.make(2.0)]
+    first.leave()
+    signed.append(first.make(3.0))
     later = OwnRecord(Key(), lambda: record(0), incarnation=1).make(0.5)
     bodies = [decode_heartbeat(verify(s.to_proto()).body) for s in (*signed, later)]
     sequences = [body.sequence for body in bodies]

@@ -63,6 +63,9 @@ HEARTBEAT = Heartbeat(
     tokens_per_s=1024.0,
     inner_steps=499,
     is_leaving=True,
+    instance=b"instance",
+    twin=b"thetwin!",
+    is_settled=True,
 )
 BALLOT = Ballot(HASH, 41, bytes(32), (bytes([1]) * 32, bytes([2]) * 32))
 CONFIRM = Confirm(HASH, 41, bytes(32), (bytes([1]) * 32, bytes([2]) * 32))
@@ -429,6 +432,11 @@ def test_heartbeat_bytes_on_the_wire_never_change():
         + struct.pack("<f", 1024.0).hex()
         + "a801f303"
         + "b00101"
+        + "ba0108"
+        + b"instance".hex()
+        + "c20108"
+        + b"thetwin!".hex()
+        + "c80101"
     )
     assert HEARTBEAT.encode().hex() == golden
     assert heartbeat_pb2.Heartbeat.FromString(bytes.fromhex(golden)).sequence == 7
