@@ -235,6 +235,10 @@ class RoundConfig(Section):
     """Seconds without progress before another holder of a payload is asked."""
     max_retained_states: int = Field(default=4, ge=1, le=64)
     """Past outer states kept in memory for joiners and repairs."""
+    max_state_downloads: int = Field(default=4, ge=1, le=1024)
+    """Peers that download a state from this node at once; more are sent elsewhere."""
+    max_state_upload_mbit: float | None = Field(default=None, gt=0)
+    """Mbit/s that all of them together get. Unset: no limit."""
 
     @model_validator(mode="after")
     def _settle_before_deadline(self) -> Self:
@@ -251,9 +255,13 @@ class CheckpointConfig(Section):
     prefix = "checkpoint."
 
     interval_s: float = Field(default=120, gt=0)
-    """Seconds between two snapshots; one more follows every round."""
+    """Seconds between two snapshots of what the node alone knows; one more follows every outer
+    sync, a risk (memory, battery, heat), and the end."""
     max_checkpoints: int = Field(default=5, ge=1)
-    """Checkpoints kept; older ones are deleted."""
+    """Checkpoints kept, with the outer states that they need; older ones are deleted."""
+    daily_write_mb: int | None = Field(default=None, ge=1)
+    """MB of checkpoints that may be written a day; when they run short, intervals stretch and
+    outer states come first. Unset: 2048 on an SD card, else no limit."""
     dir: Path | None = None
     """Folder of the checkpoints. Unset: `checkpoints` in the node's state folder."""
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from neuroswarm.checkpoint.transfer import download_state
+from neuroswarm.checkpoint.download import StateDownloader
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import ProtocolViolation
 from neuroswarm.gossip.asking import Asker, Result
 from neuroswarm.node.crowd import Crowd
-from neuroswarm.node.intake import Cohort
+from neuroswarm.node.donors import Candidates
 from neuroswarm.node.replica import Replica
 from neuroswarm.rounds.history import History
 from neuroswarm.rounds.lineage import Claim, ClaimedRound, Comparison, compare
-from neuroswarm.transport import Rpc
 from neuroswarm.values import NodeId, PeerAddress, short
 
 logger = logging.getLogger(__name__)
@@ -49,11 +48,10 @@ class Inquirer:
     """Finds out from one peer at a time."""
 
     def __init__(
-        self, rpc: Rpc, asker: Asker, *, cohort: Cohort, crowd: Crowd, replica: Replica
+        self, downloader: StateDownloader, asker: Asker, *, crowd: Crowd, replica: Replica
     ) -> None:
-        self._rpc = rpc
+        self._downloader = downloader
         self._asker = asker
-        self._cohort = cohort
         self._crowd = crowd
         self._replica = replica
 
@@ -68,7 +66,7 @@ class Inquirer:
         Raises:
             PeerError: the peer does not answer, or answers wrongly.
 
-        Cancellation: a download in progress is dropped.
+        Cancellation: what was downloaded stays on disk.
         """
         state = self._replica.state
         offer = await self._replay(peer, state, quorum)
@@ -120,14 +118,11 @@ class Inquirer:
         return await self._download(peer, digest, fork=fork.first_divergent_round)
 
     async def _download(self, peer: PeerAddress, digest: bytes, *, fork: int | None) -> Download:
-        logger.info("downloading state %s from %s", short(digest), peer)
-        state = await download_state(
-            self._rpc,
-            peer,
-            digest,
-            architecture=self._cohort.architecture,
-            shape=self._cohort.shape,
-        )
+        """From that peer and all others that may hold the state."""
+        logger.info("downloading state %s, of %s", short(digest), peer.node_id)
+        candidates = Candidates(self._crowd.live, digest, known={peer.node_id})
+        state = await self._downloader.fetch(digest, candidates)
+        await self._downloader.forget(digest)  # this node restarts from a checkpoint of its own
         return Download(state, peer, fork)
 
     def _supported_state(self, claim: Claim, quorum: int, *, after: int) -> ClaimedRound | None:

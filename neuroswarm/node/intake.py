@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from neuroswarm.checkpoint.transfer import Shape
 from neuroswarm.codecs.registry import codec_of
 from neuroswarm.diloco.amending import describe_changes, read_amendment
+from neuroswarm.diloco.pieces import Shape
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import (
     BadSignature,

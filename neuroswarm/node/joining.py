@@ -6,18 +6,16 @@ Knows nothing of rounds; a checkpoint on disk comes before all this.
 from __future__ import annotations
 
 import logging
-import random
 from collections import Counter
 from collections.abc import Callable
 
-from neuroswarm.checkpoint.transfer import download_state
+from neuroswarm.checkpoint.download import StateDownloader
 from neuroswarm.clock import Clock
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import PeerError
 from neuroswarm.membership.peer_table import Peer
 from neuroswarm.node.crowd import Crowd
-from neuroswarm.node.intake import Cohort
-from neuroswarm.transport import Rpc
+from neuroswarm.node.donors import Candidates
 from neuroswarm.values import PeerAddress, short
 
 logger = logging.getLogger(__name__)
@@ -32,12 +30,10 @@ smallest: so that of several that start together one makes the genesis."""
 class Joiner:
     """Finds the first outer state."""
 
-    def __init__(self, rpc: Rpc, cohort: Cohort, crowd: Crowd, *, clock: Clock) -> None:
-        self._rpc = rpc
-        self._cohort = cohort
+    def __init__(self, downloader: StateDownloader, crowd: Crowd, *, clock: Clock) -> None:
+        self._downloader = downloader
         self._crowd = crowd
         self._clock = clock
-        self._random = random.Random(crowd.me)
 
     async def find_state(
         self, make_genesis: Callable[[], OuterState], *, wait_s: float
@@ -60,6 +56,7 @@ class Joiner:
                 if state is not None:
                     return state, False
                 await self._clock.sleep(RETRY_S)
+                started_at = self._clock.monotonic()  # there is a swarm: found none too soon
                 continue
             waited_s = self._clock.monotonic() - started_at
             is_first = all(self._crowd.me < peer.node_id for peer in live)
@@ -89,20 +86,15 @@ class Joiner:
             await self._clock.sleep(LOOK_S)
 
     async def _download(self, holders: list[Peer]) -> OuterState | None:
-        """Try one donor of each state, the best state first; liars hold nobody up for long."""
-        for digest, donors in rank_states(holders):
-            donor = self._random.choice(donors)
-            logger.info("joining the swarm: downloading state %s from %s", short(digest), donor)
+        """What a former life began comes first, then the best state; liars hold nobody up long."""
+        begun = await self._downloader.unfinished(Candidates(self._crowd.live, b""))
+        digests = [digest for digest, _ in rank_states(holders)]
+        for digest in dict.fromkeys(digests if begun is None else [begun, *digests]):
+            logger.info("joining the swarm: downloading state %s", short(digest))
             try:
-                return await download_state(
-                    self._rpc,
-                    donor,
-                    digest,
-                    architecture=self._cohort.architecture,
-                    shape=self._cohort.shape,
-                )
+                return await self._downloader.fetch(digest, Candidates(self._crowd.live, digest))
             except PeerError as error:
-                logger.info("no state from %s: %s", donor, error)
+                logger.info("no state %s: %s", short(digest), error)
         return None
 
 

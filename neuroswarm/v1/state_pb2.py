@@ -22,26 +22,29 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from neuroswarm.v1 import envelope_pb2 as neuroswarm_dot_v1_dot_envelope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19neuroswarm/v1/state.proto\x12\rneuroswarm.v1\x1a\x1cneuroswarm/v1/envelope.proto\"!\n\x0fManifestRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\"\xc7\x01\n\rStateManifest\x12\x10\n\x08is_known\x18\x01 \x01(\x08\x12\r\n\x05round\x18\x02 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x03 \x01(\x0c\x12\r\n\x05rules\x18\x04 \x01(\x0c\x12\x14\n\x0c\x61rchitecture\x18\x05 \x01(\x0c\x12\x32\n\tfragments\x18\x06 \x03(\x0b\x32\x1f.neuroswarm.v1.FragmentManifest\x12,\n\x07\x61pplied\x18\x07 \x03(\x0b\x32\x1b.neuroswarm.v1.AppliedEntry\"B\n\x10\x46ragmentManifest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nnum_params\x18\x02 \x01(\x04\x12\x0c\n\x04leaf\x18\x03 \x01(\x0c\"D\n\x0c\x41ppliedEntry\x12\x0f\n\x07node_id\x18\x01 \x01(\x0c\x12\r\n\x05round\x18\x02 \x01(\x04\x12\x14\n\x0c\x63ontribution\x18\x03 \x01(\x0c\"C\n\x0f\x46ragmentRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x10\n\x08\x66ragment\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x32\x95\x01\n\x05State\x12H\n\x08Manifest\x12\x1e.neuroswarm.v1.ManifestRequest\x1a\x1c.neuroswarm.v1.StateManifest\x12\x42\n\x08\x46ragment\x12\x1e.neuroswarm.v1.FragmentRequest\x1a\x14.neuroswarm.v1.Chunk0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19neuroswarm/v1/state.proto\x12\rneuroswarm.v1\"!\n\x0fManifestRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\"\xc7\x01\n\rStateManifest\x12\x10\n\x08is_known\x18\x01 \x01(\x08\x12\r\n\x05round\x18\x02 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x03 \x01(\x0c\x12\r\n\x05rules\x18\x04 \x01(\x0c\x12\x14\n\x0c\x61rchitecture\x18\x05 \x01(\x0c\x12\x32\n\tfragments\x18\x06 \x03(\x0b\x32\x1f.neuroswarm.v1.FragmentManifest\x12,\n\x07\x61pplied\x18\x07 \x03(\x0b\x32\x1b.neuroswarm.v1.AppliedEntry\"J\n\x10\x46ragmentManifest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nnum_params\x18\x02 \x01(\x04\x12\x0e\n\x06pieces\x18\x04 \x01(\x0cJ\x04\x08\x03\x10\x04\"D\n\x0c\x41ppliedEntry\x12\x0f\n\x07node_id\x18\x01 \x01(\x0c\x12\r\n\x05round\x18\x02 \x01(\x04\x12\x14\n\x0c\x63ontribution\x18\x03 \x01(\x0c\"=\n\x0cPieceRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\r\n\x05piece\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\r\"C\n\nPieceChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\'\n\x07refusal\x18\x02 \x01(\x0e\x32\x16.neuroswarm.v1.Refusal*?\n\x07Refusal\x12\x10\n\x0cREFUSAL_NONE\x10\x00\x12\x10\n\x0cREFUSAL_GONE\x10\x01\x12\x10\n\x0cREFUSAL_BUSY\x10\x02\x32\x94\x01\n\x05State\x12H\n\x08Manifest\x12\x1e.neuroswarm.v1.ManifestRequest\x1a\x1c.neuroswarm.v1.StateManifest\x12\x41\n\x05Piece\x12\x1b.neuroswarm.v1.PieceRequest\x1a\x19.neuroswarm.v1.PieceChunk0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'neuroswarm.v1.state_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MANIFESTREQUEST']._serialized_start=74
-  _globals['_MANIFESTREQUEST']._serialized_end=107
-  _globals['_STATEMANIFEST']._serialized_start=110
-  _globals['_STATEMANIFEST']._serialized_end=309
-  _globals['_FRAGMENTMANIFEST']._serialized_start=311
-  _globals['_FRAGMENTMANIFEST']._serialized_end=377
-  _globals['_APPLIEDENTRY']._serialized_start=379
-  _globals['_APPLIEDENTRY']._serialized_end=447
-  _globals['_FRAGMENTREQUEST']._serialized_start=449
-  _globals['_FRAGMENTREQUEST']._serialized_end=516
-  _globals['_STATE']._serialized_start=519
-  _globals['_STATE']._serialized_end=668
+  _globals['_REFUSAL']._serialized_start=559
+  _globals['_REFUSAL']._serialized_end=622
+  _globals['_MANIFESTREQUEST']._serialized_start=44
+  _globals['_MANIFESTREQUEST']._serialized_end=77
+  _globals['_STATEMANIFEST']._serialized_start=80
+  _globals['_STATEMANIFEST']._serialized_end=279
+  _globals['_FRAGMENTMANIFEST']._serialized_start=281
+  _globals['_FRAGMENTMANIFEST']._serialized_end=355
+  _globals['_APPLIEDENTRY']._serialized_start=357
+  _globals['_APPLIEDENTRY']._serialized_end=425
+  _globals['_PIECEREQUEST']._serialized_start=427
+  _globals['_PIECEREQUEST']._serialized_end=488
+  _globals['_PIECECHUNK']._serialized_start=490
+  _globals['_PIECECHUNK']._serialized_end=557
+  _globals['_STATE']._serialized_start=625
+  _globals['_STATE']._serialized_end=773
 # @@protoc_insertion_point(module_scope)

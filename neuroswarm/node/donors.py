@@ -1,0 +1,58 @@
+"""Who may hold a state: the peers that a download turns to, best first.
+
+Knows nothing of how states are sent.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Sequence
+
+from neuroswarm.membership.peer_table import Peer
+from neuroswarm.values import NodeId, PeerAddress
+
+SATURATED = 0.9
+"""Share of its link in use above which a peer is asked after the others."""
+
+
+class Candidates:
+    """The live peers that may hold a state, in an order that stays for one download.
+
+    Those that advertise it come first, then those that have moved on from it or never said so:
+    nodes keep their latest states for a while. Among equals chance decides, so that several
+    joiners spread over the donors; peers with a busy link come last among their equals.
+    """
+
+    def __init__(
+        self,
+        live: Callable[[], Sequence[Peer]],
+        digest: bytes,
+        *,
+        known: Collection[NodeId] = (),
+        seed: int | None = None,
+    ) -> None:
+        """Look for holders.
+
+        Args:
+            live: The live peers of this swarm now.
+            digest: Digest of the state.
+            known: Peers that hold it for certain, such as one that proved to have been there.
+            seed: Of the order; None for chance.
+        """
+        self._live = live
+        self._digest = digest
+        self._known = set(known)
+        self._random = random.Random(seed)
+        self._order: dict[NodeId, float] = {}
+
+    def __call__(self) -> list[PeerAddress]:
+        """The peers to ask now, best first."""
+        holders = [peer for peer in self._live() if peer.heartbeat.digest]
+        self._known |= {p.node_id for p in holders if p.heartbeat.digest == self._digest}
+        return [peer.address for peer in sorted(holders, key=self._rank)]
+
+    def _rank(self, peer: Peer) -> tuple[bool, bool, float]:
+        if peer.node_id not in self._order:
+            self._order[peer.node_id] = self._random.random()
+        is_busy = peer.heartbeat.network_saturation >= SATURATED
+        return peer.node_id not in self._known, is_busy, self._order[peer.node_id]
