@@ -51,6 +51,11 @@ class StateFolder:
         return self.path / "checkpoints"
 
     @property
+    def incoming_path(self) -> Path:
+        """The folder of states that are being downloaded."""
+        return self.path / "incoming"
+
+    @property
     def said_path(self) -> Path:
         """The folder of what was signed in the round in progress."""
         return self.path / "said"

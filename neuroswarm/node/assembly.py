@@ -8,11 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from neuroswarm.checkpoint.donor import StateDonor
+from neuroswarm.checkpoint.download import StateDownloader
 from neuroswarm.checkpoint.said import SaidLog
-from neuroswarm.checkpoint.transfer import StateDonor, shape_of
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.diloco.pieces import shape_of
 from neuroswarm.discovery.tracker_client import TrackerClient
 from neuroswarm.discovery.tracker_server import TrackerDirectory
 from neuroswarm.gossip.asking import Asker
@@ -63,6 +66,8 @@ class RoundsRoom:
     gossip: GossipService
     driver: RoundDriver
     joiner: Joiner
+    downloader: StateDownloader
+    donor: StateDonor
 
 
 def make_cohort(swarm_name: str, replica: Replica) -> Cohort:
@@ -124,6 +129,7 @@ def assemble_rounds(
     replica: Replica,
     peers: PeerTable,
     log: SaidLog | None,
+    incoming: Path | None,
     is_voting: Callable[[], bool],
     observer: Observer,
     clock: Clock,
@@ -131,6 +137,14 @@ def assemble_rounds(
     """The parts that agree on rounds."""
     crowd = Crowd(peers, cohort.swarm_id, clock, mute_after_s=config.rounds.mute_after_s)
     asker = Asker(carriers.rpc, config.rounds, blame=crowd.misbehaved)
+    downloader = StateDownloader(
+        carriers.rpc,
+        cohort.architecture,
+        cohort.shape,
+        folder=incoming,
+        blame=crowd.misbehaved,
+        clock=clock,
+    )
     # The driver, which wants payloads and is woken, is made from the intake: bound late.
     room: list[RoundDriver] = []
     intake = Intake(
@@ -156,7 +170,7 @@ def assemble_rounds(
             replica=replica,
             holdings=holdings,
             committer=Committer(replica, holdings, intake=intake, crowd=crowd),
-            inquirer=Inquirer(carriers.rpc, asker, cohort=cohort, crowd=crowd, replica=replica),
+            inquirer=Inquirer(downloader, asker, crowd=crowd, replica=replica),
             voice=Voice(key, cohort.swarm_id, log, gossip),
         ),
         is_voting=is_voting,
@@ -166,6 +180,6 @@ def assemble_rounds(
     )
     room.append(driver)
     RoundsServer(carriers.rpc, intake)
-    StateDonor(carriers.rpc, replica.states)
-    joiner = Joiner(carriers.rpc, cohort, crowd, clock=clock)
-    return RoundsRoom(crowd, intake, gossip, driver, joiner)
+    donor = StateDonor(carriers.rpc, replica.states, config.rounds, clock=clock)
+    joiner = Joiner(downloader, crowd, clock=clock)
+    return RoundsRoom(crowd, intake, gossip, driver, joiner, downloader, donor)

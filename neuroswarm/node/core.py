@@ -188,6 +188,7 @@ class NodeCore(Service):
         await stack.enter_async_context(parts.membership.heartbeat)
         await stack.enter_async_context(parts.membership.trackers)
         await stack.enter_async_context(parts.rounds.gossip)
+        await stack.enter_async_context(parts.rounds.donor)
         await self._take_first_state(parts)
         stack.push_async_callback(parts.recorder.save_now)
         await stack.enter_async_context(parts.recorder)
@@ -203,6 +204,7 @@ class NodeCore(Service):
             parts.membership.heartbeat,
             parts.membership.trackers,
             parts.rounds.gossip,
+            parts.rounds.donor,
             parts.recorder,
             parts.rounds.driver,
         )
@@ -232,6 +234,7 @@ class NodeCore(Service):
                 found, wait_s=wait_s if has_hints else 0.0
             )
             await parts.replica.adopt(state)
+            await parts.rounds.downloader.forget(state.digest)
             self._joined_round = None if is_founder else state.round
             history = History(state.round, state.digest)
         parts.reporter.tokens_before = parts.trainer.total.tokens
@@ -276,6 +279,7 @@ class NodeCore(Service):
             replica=replica,
             peers=membership.peers,
             log=home.said,
+            incoming=home.folder.incoming_path,
             is_voting=lambda: self.is_voting,
             observer=recorder,
             clock=clock,
