@@ -12,6 +12,7 @@ from pathlib import Path
 
 from neuroswarm.checkpoint.donor import StateDonor
 from neuroswarm.checkpoint.download import StateDownloader
+from neuroswarm.checkpoint.held import HeldLog
 from neuroswarm.checkpoint.said import SaidLog
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
@@ -37,6 +38,7 @@ from neuroswarm.node.inquiry import Inquirer
 from neuroswarm.node.intake import Cohort, Intake
 from neuroswarm.node.joining import Joiner
 from neuroswarm.node.replica import Replica
+from neuroswarm.node.resuming import Resuming
 from neuroswarm.node.voice import Voice
 from neuroswarm.values import Endpoint
 from neuroswarm.wire.messages import Heartbeat
@@ -129,8 +131,10 @@ def assemble_rounds(
     replica: Replica,
     peers: PeerTable,
     log: SaidLog | None,
+    held: HeldLog | None,
     incoming: Path | None,
     is_voting: Callable[[], bool],
+    is_mute: Callable[[], bool],
     observer: Observer,
     clock: Clock,
 ) -> RoundsRoom:
@@ -162,7 +166,8 @@ def assemble_rounds(
         clock=clock,
         seed=int.from_bytes(key.node_id[:8], "little"),
     )
-    holdings = Holdings(intake, asker, crowd=crowd, replica=replica, clock=clock)
+    holdings = Holdings(intake, asker, crowd=crowd, replica=replica, log=held, clock=clock)
+    voice = Voice(key, cohort.swarm_id, log, gossip, is_mute=is_mute)
     driver = RoundDriver(
         RoundParts(
             intake=intake,
@@ -171,7 +176,8 @@ def assemble_rounds(
             holdings=holdings,
             committer=Committer(replica, holdings, intake=intake, crowd=crowd),
             inquirer=Inquirer(downloader, asker, crowd=crowd, replica=replica),
-            voice=Voice(key, cohort.swarm_id, log, gossip),
+            voice=voice,
+            resuming=Resuming(intake, crowd=crowd, holdings=holdings, replica=replica, voice=voice),
         ),
         is_voting=is_voting,
         observer=observer,

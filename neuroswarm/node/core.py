@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from neuroswarm.checkpoint.snapshot import Snapshot
-from neuroswarm.clock import Clock, SystemClock
+from neuroswarm.clock import Clock, LivedClock, SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
 from neuroswarm.diloco.state import OuterState
@@ -38,7 +38,9 @@ from neuroswarm.node.recorder import Recorder, Sinks
 from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
 from neuroswarm.node.rules_desk import RulesDesk
+from neuroswarm.node.solo import Solo
 from neuroswarm.node.statistics import Statistics
+from neuroswarm.node.vigil import Vigil, longest_pause_s
 from neuroswarm.node.workload import Workload, describe_differences, make_genesis, make_rules
 from neuroswarm.rounds.history import History
 from neuroswarm.service import Service
@@ -99,7 +101,9 @@ class NodeCore(Service):
         self._tokens = TokenRing(token)
         self._workload = workload
         self._around = surroundings or Surroundings()
+        self._clock = self._live()
         self._parts: Parts | None = None
+        self._vigil: Vigil | None = None
         self.is_training = False
         """Whether this node takes inner steps for rounds."""
         self._joined_round: int | None = None
@@ -122,7 +126,15 @@ class NodeCore(Service):
         if self._parts.home.key.node_id in self._parts.replica.state.rules.expelled_ids:
             return False
         is_newcomer = self._parts.replica.state.round == self._joined_round
-        return not (is_newcomer and self._parts.rounds.crowd.has_voters())
+        if is_newcomer and self._parts.rounds.crowd.has_voters():
+            return False
+        return self.vigil.may_speak()
+
+    @property
+    def vigil(self) -> Vigil:
+        """Watches over this node's life; once `start` has made the parts."""
+        assert self._vigil is not None, "made with the parts"
+        return self._vigil
 
     @property
     def tokens(self) -> TokenRing:
@@ -136,7 +148,11 @@ class NodeCore(Service):
 
     def now(self) -> float:
         """Seconds of the node's monotonic clock."""
-        return self._around.clock.monotonic()
+        return self._clock.monotonic()
+
+    def _live(self) -> LivedClock:
+        pause_s = longest_pause_s(self.config.heartbeat.interval_s)
+        return LivedClock(self._around.clock, longest_pause_s=pause_s)
 
     def begin_training(self) -> None:
         """Take part in rounds from now on."""
@@ -169,7 +185,7 @@ class NodeCore(Service):
                 "taken from one address (make a token with `neuroswarm token new`)",
                 choose_quota(self.config.network.max_peers_per_address, is_open=True),
             )
-        clock = self._around.clock
+        clock = self._clock = self._live()  # it has not lived before
         home = await asyncio.to_thread(open_home, self.config, clock=clock)
         stack.callback(home.close)
         await asyncio.to_thread(verify_arithmetic)
@@ -194,6 +210,9 @@ class NodeCore(Service):
         await stack.enter_async_context(parts.recorder)
         await stack.enter_async_context(parts.rounds.driver)
         parts.membership.heartbeat.announce_now()
+        if not parts.home.key.is_new:
+            self.vigil.listen()
+        stack.callback(parts.membership.heartbeat.leave)  # first of all: nobody waits for this node
 
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
         parts = self.require_parts()
@@ -208,14 +227,14 @@ class NodeCore(Service):
             parts.recorder,
             parts.rounds.driver,
         )
-        return tuple(service.wait_closed() for service in services)
+        return (self.vigil.watch(), *(service.wait_closed() for service in services))
 
     async def _take_first_state(self, parts: Parts) -> None:
         snapshot = await asyncio.to_thread(parts.home.load_latest, parts.cohort.architecture)
         has_hints = bool(self.config.network.trackers or self._around.hints)
         wait_s = self.config.rounds.genesis_wait_s if has_hints else 0.0
         if snapshot is not None:
-            await parts.replica.restore(snapshot)
+            await self._restore(parts, snapshot)
             state = snapshot.outer
             history = _restore_history(snapshot)
             for proof in read_proofs(snapshot.meta.get("proofs", [])):
@@ -242,19 +261,38 @@ class NodeCore(Service):
         for difference in describe_differences(make_rules(self.config), state.rules):
             logger.warning("the swarm's rules hold, not this node's setting: %s", difference)
 
+    async def _restore(self, parts: Parts, snapshot: Snapshot) -> None:
+        """Go on from a checkpoint; under another key only from what the swarm agreed in it.
+
+        What was not agreed may also be in the parameters of whoever has the former key: it must
+        not be published a second time.
+        """
+        made_by = snapshot.meta.get("node_id")
+        if made_by in (None, parts.home.key.node_id.hex()):
+            await parts.replica.restore(snapshot)
+            return
+        logger.warning(
+            "this checkpoint is of node %s: going on from its outer state; progress that was not "
+            "agreed is left to that node",
+            str(made_by)[:8],
+        )
+        await parts.replica.adopt(snapshot.outer)
+
     # -- wiring ----------------------------------------------------------------------
 
     async def _assemble(self, home: Home) -> Parts:
-        config, clock = self.config, self._around.clock
+        config, clock = self.config, self._clock
         compute = ComputeThread(
-            num_threads=choose_num_threads(config.resources.max_cpu_threads), clock=clock
+            num_threads=choose_num_threads(config.resources.max_cpu_threads),
+            clock=self._around.clock,
         )
         trainer = await asyncio.to_thread(
-            self._workload.make_trainer, config, home.key.node_id, clock
+            self._workload.make_trainer, config, home.key.node_id, self._around.clock
         )
         replica = Replica(
             compute, trainer, home.key.node_id,
-            max_retained_states=config.rounds.max_retained_states, tamper=self._around.tamper,
+            max_retained_states=config.rounds.max_retained_states,
+            solo=Solo(trainer, clock), tamper=self._around.tamper,
         )  # fmt: skip
         cohort = make_cohort(config.network.name, replica)
         carriers = self._around.make_carriers(home.key, self._tokens, config)
@@ -270,6 +308,10 @@ class NodeCore(Service):
             hints=self._around.hints,
             clock=clock,
         )
+        presence = membership.record.presence
+        self._vigil = Vigil(
+            clock, presence, membership.peers, on_wake=membership.heartbeat.announce_now
+        )
         recorder = self._make_recorder(home, replica, membership, reporter)
         rounds = assemble_rounds(
             config,
@@ -279,8 +321,10 @@ class NodeCore(Service):
             replica=replica,
             peers=membership.peers,
             log=home.said,
+            held=home.held,
             incoming=home.folder.incoming_path,
             is_voting=lambda: self.is_voting,
+            is_mute=lambda: presence.is_lost,
             observer=recorder,
             clock=clock,
         )
@@ -306,14 +350,14 @@ class NodeCore(Service):
             reporter.statistics,
             sinks,
             eval_batches=self.config.training.eval_batches,
-            clock=self._around.clock,
+            clock=self._clock,
         )
 
     def _make_web(
         self, replica: Replica, membership: Membership, rounds: RoundsRoom, reporter: Reporter
     ) -> WebServer:
         network = self.config.network
-        desk = RulesDesk(rounds.intake, sealer=self._tokens.sealer, clock=self._around.clock)
+        desk = RulesDesk(rounds.intake, sealer=self._tokens.sealer, clock=self._clock)
         pages = Pages(
             reporter.status,
             reporter.peers,

@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from neuroswarm.checkpoint.said import Said
 from neuroswarm.clock import Clock
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.schedule import get_inner_steps
@@ -25,7 +24,8 @@ from neuroswarm.node.holdings import Holding, Holdings
 from neuroswarm.node.inquiry import Download, Inquirer, Offer, Verdict
 from neuroswarm.node.intake import Intake
 from neuroswarm.node.replica import Replica
-from neuroswarm.node.voice import Voice, unpack_statements
+from neuroswarm.node.resuming import Resuming
+from neuroswarm.node.voice import Voice
 from neuroswarm.rounds import statements
 from neuroswarm.rounds.agreement import Round
 from neuroswarm.rounds.electorate import Electorate
@@ -34,7 +34,7 @@ from neuroswarm.rounds.phases import Action, Instant, Phase
 from neuroswarm.service import Service
 from neuroswarm.values import NodeId, PeerAddress
 from neuroswarm.wire import limits
-from neuroswarm.wire.messages import Ballot, Confirm, Contribution
+from neuroswarm.wire.messages import Contribution
 from neuroswarm.wire.signed import Kind, Signed
 
 logger = logging.getLogger(__name__)
@@ -78,6 +78,7 @@ class RoundParts:
     committer: Committer
     inquirer: Inquirer
     voice: Voice
+    resuming: Resuming
 
 
 class RoundDriver(Service):
@@ -168,31 +169,16 @@ class RoundDriver(Service):
         )
         parts.holdings.forget_before(state.round)
         parts.intake.archive.reveal()  # of the rounds before; what is resumed is withheld again
-        for before in said.values():
-            await self._resume(current, before)
+        parts.resuming.begin(said)
+        if parts.resuming.is_due:
+            await parts.resuming.take_up(current, self._clock.monotonic())
+        for signed in await parts.holdings.recall(state):
+            if current.heard_contribution(signed.signer, signed.id):
+                self._spawn(self._fetch(current, signed.id, signed.signer))
         parts.intake.begin(current, state, parts.intake.history)
         parts.voice.pass_on(parts.intake.pending_amendments(), ())
         self._changed.set()
         return current
-
-    async def _resume(self, current: Round, before: Said) -> None:
-        """Take up what this node said in this round before it was restarted."""
-        parts, statement = self._parts, statements.decode(before.signed)
-        parts.intake.register.note(before.signed, statement)
-        if not isinstance(statement, Contribution):
-            for amendment in unpack_statements(before.payload):
-                parts.intake.archive.add_amendment(amendment)
-        match statement:
-            case Ballot():
-                current.heard_ballot(parts.crowd.me, statement.contributions)
-            case Confirm():
-                current.heard_confirm(parts.crowd.me, statement.contributions)
-            case Contribution():
-                # Its delta is not in the restored parameters, so the books do not know it:
-                # if it is agreed, the outer state brings it back.
-                await parts.holdings.keep_own(before.signed, statement, before.payload)
-                current.published(before.signed.id, self._clock.monotonic())
-                parts.voice.spread_contribution(before.signed)
 
     async def _take_part(self, current: Round) -> Offer | None:
         """Drive the round until it is decided (None) or there is somewhere else to go."""
@@ -202,6 +188,8 @@ class RoundDriver(Service):
             if self._offer is not None:
                 offer, self._offer = self._offer, None
                 return offer
+            if self._parts.resuming.is_due:
+                await self._parts.resuming.take_up(current, self._clock.monotonic())
             action = current.poll(self._instant())
             if action is Action.DECIDE:
                 return None
@@ -215,19 +203,24 @@ class RoundDriver(Service):
         history = parts.intake.history
         assert history is not None, "_open sets it"
         wanted_before = get_inner_steps(state.rules, len(self._electorate.live))
+        is_voting = self._is_voting()
         self._electorate = parts.crowd.electorate(
             history,
             state,
-            with_me=self._is_voting(),
+            with_me=is_voting,
             silent=self._silent,
             steps_wanted=wanted_before,
         )
+        steps_wanted = get_inner_steps(state.rules, len(self._electorate.live))
+        if is_voting:
+            is_alone = self._electorate.live <= {parts.crowd.me}
+            parts.replica.solo.hold_at = steps_wanted if is_alone else None
         return Instant(
             now=self._clock.monotonic(),
             electorate=self._electorate,
-            is_voter=self._is_voting(),
+            is_voter=is_voting,
             inner_steps=parts.replica.inner_steps,
-            steps_wanted=get_inner_steps(state.rules, len(self._electorate.live)),
+            steps_wanted=steps_wanted,
             slowest_rtt_s=parts.crowd.slowest_rtt_s(self._electorate.live),
             payload_s=parts.holdings.payload_s,
         )
@@ -256,6 +249,7 @@ class RoundDriver(Service):
                 self._reveal(current)
             case Action.SEND_BALLOT:
                 named = parts.intake.archive.amendments_among(current.ballot)
+                await parts.holdings.note(parts.replica.state, current.ballot)
                 self._note_own(await parts.voice.say_ballot(current.ballot, named))
             case Action.SEND_CONFIRM:
                 named = parts.intake.archive.amendments_among(current.candidate)
@@ -284,6 +278,8 @@ class RoundDriver(Service):
             loss=draft.progress.mean_loss,
             fragments=draft.parts,
         )
+        if not parts.resuming.is_the_same(header):
+            return await parts.resuming.take_up(current, self._clock.monotonic())
         signed = await parts.voice.sign_contribution(header, draft.data)
         if signed is None:
             return self._skip(current)
@@ -293,7 +289,7 @@ class RoundDriver(Service):
         current.published(signed.id, self._clock.monotonic())
         parts.voice.spread_contribution(signed)
         self._observer.on_published(state.round, signed.id)
-        return None
+        return await parts.resuming.take_up(current, self._clock.monotonic())
 
     def _reveal(self, current: Round) -> None:
         """Give out this node's payload, and pull those of the others."""

@@ -12,12 +12,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from neuroswarm.checkpoint.held import HeldLog
 from neuroswarm.clock import Clock
 from neuroswarm.codecs.payload import Payload
 from neuroswarm.diloco.outer import AgreedContribution
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import PeerError, PeerUnreachable, ProtocolViolation, SchemaMismatch
-from neuroswarm.gossip.asking import Asker
+from neuroswarm.errors import (
+    CheckpointError,
+    PeerError,
+    PeerUnreachable,
+    ProtocolViolation,
+    SchemaMismatch,
+)
+from neuroswarm.gossip.asking import Asker, is_payload_of
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.intake import RETAINED_ROUNDS, Intake
 from neuroswarm.node.replica import Replica
@@ -61,9 +68,19 @@ class Holdings:
     """The payloads of the latest rounds."""
 
     def __init__(
-        self, intake: Intake, asker: Asker, *, crowd: Crowd, replica: Replica, clock: Clock
+        self,
+        intake: Intake,
+        asker: Asker,
+        *,
+        crowd: Crowd,
+        replica: Replica,
+        log: HeldLog | None,
+        clock: Clock,
     ) -> None:
+        """Wire up; without a log (a node without a state folder) nothing outlives a restart."""
         self._intake = intake
+        self._log = log
+        self._log_failed = False
         self._asker = asker
         self._crowd = crowd
         self._replica = replica
@@ -83,6 +100,47 @@ class Holdings:
         self._intake.archive.withhold(signed.id)
         self._intake.archive.add_payload(signed.id, payload)
         self._decoded[signed.id] = await run_beside(self._replica.unpack, header, payload)
+
+    async def note(self, base: OuterState, contributions: Iterable[bytes]) -> None:
+        """Put contributions of others on the disk, before a ballot names them.
+
+        Without that they could be agreed, and lost with the power of the whole swarm. A disk that
+        refuses keeps nobody from its ballot: it takes all of them at once to lose one.
+        """
+        entries = [e for c in contributions if (e := self._intake.archive.get(c)) is not None]
+        held = [
+            (e.signed, e.payload)
+            for e in entries
+            if e.payload is not None and e.signed.signer != self._crowd.me
+        ]
+        if self._log is None or not held:
+            return
+        try:
+            await asyncio.to_thread(self._log.record, base.round, base.digest, held)
+            self._log_failed = False
+        except CheckpointError as error:
+            if not self._log_failed:
+                logger.warning("%s (training goes on)", error)
+            self._log_failed = True
+
+    async def recall(self, base: OuterState) -> list[Signed]:
+        """Take up what this node had noted in a round before it was restarted; the headers."""
+        if self._log is None:
+            return []
+        recalled = []
+        for signed, payload in await asyncio.to_thread(self._log.recall, base.round, base.digest):
+            try:
+                header = statements.decode(signed)
+                if not isinstance(header, Contribution) or not is_payload_of(header, payload):
+                    raise SchemaMismatch("not what was noted")
+                self._intake.check_header(header, base)
+            except PeerError as error:
+                logger.warning("a noted contribution of %s is damaged: %s", signed.signer, error)
+                continue
+            self._intake.archive.add_header(signed, header)
+            self._intake.archive.add_payload(signed.id, payload)
+            recalled.append(signed)
+        return recalled
 
     def forget_before(self, round_: int) -> None:
         """Drop decoded payloads of finished rounds, and everything of long finished ones."""

@@ -11,20 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
+from neuroswarm.checkpoint.event_log import EventLog
+from neuroswarm.checkpoint.held import HeldLog
+from neuroswarm.checkpoint.left_behind import LeftBehind
 from neuroswarm.checkpoint.said import SaidLog
-from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.checkpoint.state_folder import (
     StateFolder,
     open_default_state_folder,
     open_state_folder,
 )
-from neuroswarm.checkpoint.store import CheckpointStore
+from neuroswarm.checkpoint.store import CheckpointStore, Recovered
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.config.swarm_node import DEFAULT_STATE_DIR
-from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointError, ConfigError
 from neuroswarm.identity.node_key import NodeKey
 
@@ -40,38 +39,39 @@ class Home:
     folder: StateFolder
     key: NodeKey
     store: CheckpointStore
-    left_behind: CheckpointStore
+    left_behind: LeftBehind
     """Outer states of lineages that this node gave up."""
+    events: EventLog
+    """JSON lines of what the rounds did."""
     said: SaidLog
+    held: HeldLog
+
+    def forget_before(self, round_: int) -> None:
+        """A checkpoint of this round is durable: what was said and held before is not needed."""
+        self.said.forget_before(round_)
+        self.held.forget_before(round_)
 
     @property
-    def event_log(self) -> Path:
-        """JSON lines of what the rounds did."""
-        return self.folder.path / "events.jsonl"
+    def bytes_written(self) -> int:
+        """Bytes written to the disk since the start: checkpoints, statements, events."""
+        parts = (self.store, self.left_behind, self.events, self.said)
+        return sum(part.bytes_written for part in parts)
 
-    def load_latest(self, architecture: bytes) -> Snapshot | None:
+    def load_latest(self, architecture: bytes) -> Recovered | None:
         """The newest whole checkpoint of this model, or None if there is none.
 
         Raises:
             ConfigError: it is of another model.
+            CheckpointError: the folder holds checkpoints of an earlier version only.
         """
-        snapshot = self.store.load_latest()
-        if snapshot is not None and snapshot.outer.architecture != architecture:
+        found = self.store.load_latest()
+        if found is not None and found.outer.architecture != architecture:
             raise ConfigError(
                 f"checkpoint of another model in {self.folder.path} (architecture "
-                f"{snapshot.outer.architecture.hex()[:8]}, not {architecture.hex()[:8]}): give "
+                f"{found.outer.architecture.hex()[:8]}, not {architecture.hex()[:8]}): give "
                 "the model's settings as before, another --state-dir, or --fresh to start anew"
             )
-        return snapshot
-
-    def keep_left_behind(self, state: OuterState) -> Path:
-        """Write an outer state that this node gives up for another lineage; returns where.
-
-        Raises:
-            CheckpointError: the disk does not take it.
-        """
-        nothing: tuple[dict[str, Tensor], dict[str, Any]] = ({}, {})
-        return self.left_behind.save(Snapshot(state, state.params, nothing, nothing))
+        return found
 
     def close(self) -> None:
         """Unlock the folder."""
@@ -99,8 +99,11 @@ def open_home(config: SwarmNodeConfig, *, clock: Clock) -> Home:
         store = CheckpointStore(
             checkpoints, config.checkpoint.max_checkpoints, config=_plain(config)
         )
-        left_behind = CheckpointStore(folder.path / "left-behind", MAX_LEFT_BEHIND)
-        home = Home(folder, key, store, left_behind, SaidLog(folder.said_path))
+        left_behind = LeftBehind(folder.path / "left-behind", MAX_LEFT_BEHIND)
+        events = EventLog(folder.path / "events.jsonl", clock=clock)
+        home = Home(
+            folder, key, store, left_behind, SaidLog(folder.said_path), HeldLog(folder.held_path)
+        )
         undo.pop_all()
     return home
 

@@ -19,6 +19,7 @@ from neuroswarm.identity.token import SwarmToken
 from neuroswarm.node.core import NodeCore, Surroundings
 from neuroswarm.node.running import train_until
 from neuroswarm.node.workload import Workload
+from neuroswarm.training.compute import RESTED
 
 T = TypeVar("T")
 
@@ -89,7 +90,9 @@ class SwarmNode:
             return None
         self._core.begin_training()
         parts = self._core.require_parts()
-        return (await parts.compute.run(parts.trainer.step)).loss
+        while (report := await parts.compute.run(parts.replica.solo.step)) is RESTED:
+            pass
+        return report.loss
 
     # -- without an event loop -------------------------------------------------------
 
@@ -140,7 +143,9 @@ class SwarmNode:
             )
         if not self._core.is_training:
             self._call(self._begin())
-        return parts.compute.run_sync(parts.trainer.step).loss
+        while (report := parts.compute.run_sync(parts.replica.solo.step)) is RESTED:
+            pass
+        return report.loss
 
     def train(self, **limits: Any) -> str:
         """Like `run`, for callers without an event loop; blocks."""

@@ -18,9 +18,11 @@ from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.codecs.payload import Payload
 from neuroswarm.codecs.registry import Codec, codec_of
 from neuroswarm.diloco.ledger import Ledger, Publication
+from neuroswarm.diloco.schedule import get_inner_steps
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import RoundError, SchemaMismatch
 from neuroswarm.models.fragments import Fragments
+from neuroswarm.node.solo import Solo
 from neuroswarm.training.compute import ComputeThread
 from neuroswarm.training.threads import run_beside
 from neuroswarm.training.trainer import Progress, Trainer
@@ -57,8 +59,11 @@ class Replica:
         me: NodeId,
         *,
         max_retained_states: int,
+        solo: Solo,
         tamper: Tamper | None = None,
     ) -> None:
+        self.solo = solo
+        """Takes the inner steps."""
         self._compute = compute
         self._trainer = trainer
         self._me = me
@@ -101,7 +106,7 @@ class Replica:
     async def adopt(self, state: OuterState) -> None:
         """Take a first outer state: the local parameters start from it."""
         await asyncio.to_thread(lambda: state.digest)
-        self._states.appendleft(state)
+        self._begin_with(state)
         self._ledger = Ledger(
             [f.num_params for f in state.fragments],
             self.codec,
@@ -112,7 +117,7 @@ class Replica:
     async def restore(self, snapshot: Snapshot) -> None:
         """Take everything up where a snapshot was made."""
         await asyncio.to_thread(lambda: snapshot.outer.digest)
-        self._states.appendleft(snapshot.outer)
+        self._begin_with(snapshot.outer)
         tensors, listed = snapshot.ledger
         self._ledger = Ledger.from_tensors(
             tensors,
@@ -120,12 +125,17 @@ class Replica:
             self.codec,
             contribution_momentum=snapshot.outer.rules.contribution_momentum,
         )
+        self._ledger.carry(snapshot.outer.params, snapshot.local, snapshot.outer.round)
 
         def restore_inner() -> None:
             self._trainer.load(snapshot.local)
             self._trainer.load_inner_state(*snapshot.inner)
 
         await self._compute.run(restore_inner)
+
+    def _begin_with(self, state: OuterState) -> None:
+        self._states.appendleft(state)
+        self.solo.hold_at = get_inner_steps(state.rules, 1)  # until peers are met
 
     async def draft(self) -> Draft:
         """Snapshot the local parameters between two steps and code the pseudo-gradient.
@@ -137,6 +147,7 @@ class Replica:
         def take() -> tuple[tuple[Tensor, ...], Progress]:
             progress = self._trainer.progress
             self._trainer.mark_published()
+            self.solo.begin_commit()
             return self._trainer.local(), progress
 
         local, progress = await self._compute.run(take)
@@ -167,6 +178,22 @@ class Replica:
             Publication(contribution, self.state.round, draft.deltas, draft.payloads)
         )
 
+    async def resume(self, contribution: bytes, header: Contribution, data: bytes) -> None:
+        """Enter what this node published in the round in progress before it was restarted.
+
+        The inner steps that it was made of come back into the local parameters.
+
+        Raises:
+            SchemaMismatch: its payload cannot be decoded.
+        """
+        payloads = await run_beside(self.unpack, header, data)
+
+        def enter() -> None:
+            self._trainer.shift(self._books.resume(contribution, header.round, payloads))
+            self._trainer.mark_published()
+
+        await self._compute.run(enter)
+
     def unpack(self, header: Contribution, data: bytes) -> tuple[Payload, ...]:
         """Read a checked payload; SchemaMismatch if its codes are malformed.
 
@@ -193,6 +220,7 @@ class Replica:
             self._trainer.shift(self._books.move(self.state, new, self._me))
             self._states.appendleft(new)
             self._books.use_codec(self.codec, contribution_momentum=new.rules.contribution_momentum)
+            self.solo.end_commit()
 
         await self._compute.run(shift)
 

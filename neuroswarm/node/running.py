@@ -42,7 +42,7 @@ async def train_until(core: NodeCore, limits: RunConfig) -> str:
     parts = core.require_parts()
     reached = _watch(core, limits)
     core.begin_training()
-    parts.compute.start_training(parts.trainer.step)
+    parts.compute.start_training(parts.replica.solo.step)
     said_at = core.now()
     try:
         while (reason := reached()) is None:

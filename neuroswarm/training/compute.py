@@ -7,6 +7,7 @@ Refuses to know what a step or a job does.
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 import threading
 from collections.abc import Callable
@@ -22,6 +23,15 @@ from neuroswarm.service import Service, State
 from neuroswarm.training.threads import stand_back
 
 logger = logging.getLogger(__name__)
+
+
+class Rested(enum.Enum):
+    """What a step returns that was none."""
+
+    RESTED = "rested"
+
+
+RESTED = Rested.RESTED
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -111,6 +121,7 @@ class ComputeThread(Service):
     def start_training(self, step: Callable[[], object]) -> None:
         """Take steps back to back until `pause_training`; replaces the step being taken so far.
 
+        A step that returns `RESTED` is not counted as one.
         A step that raises ends the training and is reported by `step_failure`; the thread goes
         on serving jobs.
 
@@ -179,9 +190,9 @@ class ComputeThread(Service):
         if self._training is not training:
             return
         began = self._clock.monotonic()
-        step()
-        self.step_s += self._clock.monotonic() - began
-        self.num_steps += 1
+        if step() is not RESTED:
+            self.step_s += self._clock.monotonic() - began
+            self.num_steps += 1
         self._queue_step(training, step)
 
     def _report(self, taken: Future[None]) -> None:
