@@ -24,6 +24,10 @@ class AdmissionError(NeuroswarmError):
     """A swarm token is missing, malformed or not the swarm's."""
 
 
+class ClonedIdentity(NeuroswarmError):
+    """Another live node goes on under this node's key, so that this one has to take a new one."""
+
+
 class PeerError(NeuroswarmError):
     """One peer is at fault; never ends the node."""
 

@@ -219,6 +219,8 @@ class HeartbeatService(Service):
         if not is_news:
             self._dropped["not_newer" if is_known else "no_room"] += 1
             return None
+        if host_seen is not None:
+            self._peers.note_clock(signed.signer, heartbeat.time - self._clock.wall())
         self._remembered.discard(signed.signer)
         self._count_news(signed.signer, now)
         return None if is_known or heartbeat.is_leaving else self._peers.get(signed.signer)

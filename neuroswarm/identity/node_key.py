@@ -30,15 +30,17 @@ _MAX_KEY_FILE_BYTES = 4096
 class NodeKey:
     """An Ed25519 private key with the node id that follows from it."""
 
-    def __init__(self, private_key: Ed25519PrivateKey) -> None:
+    def __init__(self, private_key: Ed25519PrivateKey, *, is_new: bool = False) -> None:
         self._private_key = private_key
+        self.is_new = is_new
+        """Made just now, so that nobody else can have it."""
         self.public_key: bytes = private_key.public_key().public_bytes_raw()
         self.node_id: NodeId = NodeId.of_key(self.public_key)
 
     @classmethod
     def generate(cls) -> NodeKey:
         """A new key from the operating system's randomness, kept nowhere."""
-        return cls(Ed25519PrivateKey.generate())
+        return cls(Ed25519PrivateKey.generate(), is_new=True)
 
     @classmethod
     def load_or_create(cls, path: Path) -> NodeKey:
@@ -61,7 +63,23 @@ class NodeKey:
             _write(path, key)
         except OSError as error:
             raise ConfigError(f"cannot write the node key {path}: {error.strerror}") from error
-        return cls(key)
+        return cls(key, is_new=True)
+
+    @staticmethod
+    def set_aside(path: Path) -> Path:
+        """Move the key at `path` away, so that the next start makes a new one; returns where.
+
+        Raises:
+            ConfigError: it cannot be moved.
+        """
+        number = 1
+        while (aside := path.with_name(f"{path.name}.cloned-{number}")).exists():
+            number += 1
+        try:
+            path.rename(aside)
+        except OSError as error:
+            raise ConfigError(f"cannot move the node key {path} away: {error.strerror}") from error
+        return aside
 
     def sign(self, message: bytes) -> bytes:
         """Ed25519 signature of `message`, 64 bytes."""

@@ -25,9 +25,10 @@ from neuroswarm.errors import AdmissionError
 
 SECRET_BYTES = 32
 PREFIX = "nswarm-"
-NOT_BEFORE = datetime.datetime(1970, 1, 2, tzinfo=datetime.UTC)
+NOT_BEFORE = datetime.datetime(1950, 1, 2, tzinfo=datetime.UTC)
 NOT_AFTER = datetime.datetime(2200, 1, 1, tzinfo=datetime.UTC)
-"""Certificates are valid from 1970 to 2200: small machines start with wrong clocks."""
+"""Certificates are valid from 1950, the first year that they can name, to 2200: small machines
+start with wrong clocks, at the first second of 1970 or before."""
 
 _CHECKSUM_BYTES = 3
 _TEXT_CHARS = (SECRET_BYTES + _CHECKSUM_BYTES) * 8 // 5

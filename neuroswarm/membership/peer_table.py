@@ -7,7 +7,7 @@ the monotonic clock, in seconds. Belongs to the event loop's thread.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from neuroswarm.membership.address_quota import AddressQuota
@@ -49,6 +49,8 @@ class Peer:
     """Host at which it last answered a call and proved to be the one called."""
     is_suspected: bool = False
     """A call to it failed since its last sign of life."""
+    clock_offset_s: float | None = None
+    """How far its clock is before this machine's; None before it was heard itself."""
 
     @property
     def host(self) -> str:
@@ -108,6 +110,7 @@ class PeerTable:
         self._bans = Bans(max_peers)
         self._conduct = Conduct(max_peers)
         self.quota = AddressQuota(max_per_address)
+        self._on_leaving: list[Callable[[NodeId], None]] = []
         self._forgotten: OrderedDict[NodeId, Peer] = OrderedDict()
 
     def __len__(self) -> int:
@@ -148,10 +151,24 @@ class PeerTable:
             return True
         if known.heartbeat.host != heartbeat.host:
             known.host_since_s = now
+        is_leaving = heartbeat.is_leaving and not known.heartbeat.is_leaving
         known.heartbeat, known.signed, known.last_seen_s = heartbeat, signed, now
         known.host_seen = known.host_seen if host_seen is None else host_seen
         known.is_suspected = False
+        if is_leaving:
+            for callback in self._on_leaving:
+                callback(node_id)
         return True
+
+    def on_leaving(self, callback: Callable[[NodeId], None]) -> None:
+        """Have it called whenever a peer says that it stops: its part may be missed soon."""
+        self._on_leaving.append(callback)
+
+    def note_clock(self, node_id: NodeId, offset_s: float) -> None:
+        """Note how far a peer's clock is before this machine's, by its own heartbeat."""
+        peer = self._peers.get(node_id)
+        if peer is not None:
+            peer.clock_offset_s = offset_s
 
     def get(self, node_id: NodeId) -> Peer | None:
         """The peer, alive or not; None if it is not known."""

@@ -6,7 +6,7 @@ Knows nothing of statements or of states; refuses to do I/O.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from neuroswarm.clock import Clock
 from neuroswarm.diloco import applied
@@ -69,6 +69,10 @@ class Crowd:
     def failed(self, peer: NodeId) -> None:
         """A call was not answered."""
         self._peers.suspect(peer)
+
+    def on_leaving(self, callback: Callable[[NodeId], None]) -> None:
+        """Have it called whenever a peer says that it stops."""
+        self._peers.on_leaving(callback)
 
     # -- what rounds ask -------------------------------------------------------------
 

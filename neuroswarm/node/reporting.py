@@ -88,7 +88,11 @@ class Reporter:
         """What a checkpoint holds besides the model: the lineage stood on, proofs, as JSON."""
         intake = self._parts.rounds.intake
         assert intake.history is not None, "there is a history once there is a state"
-        return {"history": intake.history.to_json(), "proofs": intake.convictions.to_json()}
+        return {
+            "history": intake.history.to_json(),
+            "proofs": intake.convictions.to_json(),
+            "node_id": self._parts.home.key.node_id.hex(),
+        }
 
     def status(self) -> Mapping[str, object]:
         """`/status`: everything a person or a dashboard wants to know, as JSON values."""
@@ -108,6 +112,8 @@ class Reporter:
             "downloading": parts.rounds.downloader.progress(),
             "state_downloaders": parts.rounds.donor.num_downloaders,
             "phase": None if driver.phase is None else driver.phase.value,
+            "times_suspended": self._node.vigil.num_gaps,
+            "clock_offset_s": self._node.vigil.clock_offset_s,
             "voters": sorted(str(voter) for voter in driver.electorate.live),
             "inner_steps": replica.inner_steps,
             "total_inner_steps": parts.trainer.total.steps,

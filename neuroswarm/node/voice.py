@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from neuroswarm.checkpoint.said import Recollection, Said, SaidLog
@@ -51,9 +51,24 @@ class Voice:
     """
 
     def __init__(
-        self, signer: Signer, swarm_id: bytes, log: SaidLog | None, spreader: Spreader
+        self,
+        signer: Signer,
+        swarm_id: bytes,
+        log: SaidLog | None,
+        spreader: Spreader,
+        *,
+        is_mute: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Wire up; without a log (a node without a state folder) nothing outlives a restart."""
+        """Wire up.
+
+        Args:
+            signer: Holds the node's key.
+            swarm_id: What all statements are about, 32 bytes.
+            log: Notes what is signed; without one nothing outlives a restart.
+            spreader: Spreads it.
+            is_mute: Whether nothing may be said any more: another node has this one's key.
+        """
+        self._is_mute = is_mute
         self._signer = signer
         self._swarm_id = swarm_id
         self._log = log
@@ -100,6 +115,8 @@ class Voice:
 
     def repeat(self) -> None:
         """Spread again what was said about this round, for peers that came in the middle of it."""
+        if self._is_mute():
+            return
         for said in self._said.values():
             self._spread_whole(said)
         self._spread(self._seal)
@@ -114,12 +131,12 @@ class Voice:
     def say_ready(self, inner_steps: int) -> None:
         """Spread that the inner steps are taken."""
         body = Ready(self._swarm_id, *self._about, inner_steps).encode()
-        self._spreader.spread(sign(Kind.READY, body, self._signer))
+        self._spread(sign(Kind.READY, body, self._signer))
 
     def say_skip(self, inner_steps: int) -> None:
         """Spread that this node publishes nothing in this round."""
         body = Skip(self._swarm_id, *self._about, inner_steps).encode()
-        self._spreader.spread(sign(Kind.SKIP, body, self._signer))
+        self._spread(sign(Kind.SKIP, body, self._signer))
 
     async def sign_contribution(self, header: Contribution, payload: bytes) -> Signed | None:
         """Sign a header and note it with its payload; None if the disk refuses, or it is lost."""
@@ -127,7 +144,7 @@ class Voice:
 
     def spread_contribution(self, signed: Signed) -> None:
         """Spread a signed header, without its payload: nobody may have that yet."""
-        self._spreader.spread(signed)
+        self._spread(signed)
 
     def say_seal(self) -> None:
         """Spread that no further contribution is taken."""
@@ -141,7 +158,7 @@ class Voice:
         """
         self._is_revealed = True
         said = self._said.get(Kind.CONTRIBUTION)
-        if said is not None:
+        if said is not None and not self._is_mute():
             self._spread_whole(said)
 
     def _spread_whole(self, said: Said) -> None:
@@ -170,6 +187,8 @@ class Voice:
         return self._spread(await self._commit_to(Kind.CONFIRM, body, noted))
 
     async def _commit_to(self, kind: Kind, body: bytes, payload: bytes = b"") -> Signed | None:
+        if self._is_mute():
+            return None
         known = self._said.get(kind)
         if known is not None:
             return known.signed
@@ -187,7 +206,7 @@ class Voice:
         return said.signed
 
     def _spread(self, signed: Signed | None) -> Signed | None:
-        if signed is not None:
+        if signed is not None and not self._is_mute():
             self._spreader.spread(signed)
         return signed
 
