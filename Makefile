@@ -1,5 +1,6 @@
 # Everything from a bare Python: `make test` and `make demo` install what they need into $(VENV).
-# Variables: PYTHON (3.11 or newer), VENV, TORCH (another build), PYTEST_ARGS, DEMO_ARGS, FUZZ_ARGS.
+# Variables: PYTHON (3.11 or newer), VENV, TORCH (another build), PYTEST_ARGS, DEMO_ARGS,
+# FUZZ_ARGS, SOAK_ARGS.
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -21,7 +22,7 @@ endif
 DEMO_ARGS ?= --peers 4 --minutes 3 --json demo.json
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo fuzz check lint format types protos docs dev clean
+.PHONY: help test demo fuzz soak check lint format types protos docs dev clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -34,6 +35,9 @@ demo: $(VENV)/.plot ## set up and watch four peers train one model
 
 fuzz: $(VENV)/.dev ## send a live node a million malformed datagrams and 100,000 calls (FUZZ_ARGS)
 	$(BIN)/python tests/fuzz/fuzz_run.py $(FUZZ_ARGS)
+
+soak: $(VENV)/.dev ## let six nodes train through an hour of crashes, partitions and losses (SOAK_ARGS)
+	$(BIN)/python tests/soak/soak_run.py $(SOAK_ARGS)
 
 dev: $(VENV)/.dev ## set up for development
 

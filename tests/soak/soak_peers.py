@@ -56,6 +56,8 @@ class Life:
     """When it first published."""
     memory: list[tuple[float, float]] = field(default_factory=list)
     """(seconds, MB)"""
+    cpu: list[tuple[float, float]] = field(default_factory=list)
+    """First and last (seconds, seconds of processor time), once it was ready."""
     faults: Counter[str] = field(default_factory=Counter)
     lags: list[tuple[float, float]] = field(default_factory=list)
     """Mean and longest delay of its event loop in each report, seconds."""
@@ -198,14 +200,18 @@ class SoakPeer:
         if self.is_running:
             self._read_report()
 
-    def sample_memory(self) -> None:
-        """Note the process's resident memory."""
-        if self._process is not None and self.is_ready:
-            try:
-                resident = psutil.Process(self._process.pid).memory_info().rss
-            except psutil.Error:
-                return
-            self.life.memory.append((time.time(), resident / 1e6))
+    def measure(self) -> None:
+        """Note the process's resident memory and its processor time."""
+        if self._process is None or not self.is_ready:
+            return
+        try:
+            process = psutil.Process(self._process.pid)
+            resident, times = process.memory_info().rss, process.cpu_times()
+        except psutil.Error:
+            return
+        now = time.time()
+        self.life.memory.append((now, resident / 1e6))
+        self.life.cpu = [*self.life.cpu[:1], (now, times.user + times.system)]
 
     def _note_end(self) -> None:
         self._read_report()

@@ -96,7 +96,7 @@ def make_figures(
         "heals_of_partitions": [s for s in heals if s["kind"] == Kind.PARTITION.value],
         "recovery_s": _spread([s["one_lineage_after_s"] for s in heals]),
         "recovery_rounds": _spread([s["one_lineage_after_rounds"] for s in heals]),
-        "struck": dict(troubles.counts),
+        "times_struck": dict(troubles.counts),
         "not_begun": troubles.num_waiting,
         "troubles": struck,
         "faults": dict(faults),
@@ -106,6 +106,7 @@ def make_figures(
         ],
         "memory_warm_up_s": warm_up_s(plan),
         "lag": _lags(swarm),
+        "cores_used_by_nodes": round(_cores_used(swarm), 2),
     }
 
 
@@ -170,6 +171,14 @@ def _lags(swarm: SoakSwarm) -> dict[str, float]:
         "longest_s": round(max(longest), 2),
         "reports_above_0.5_s": round(sum(lag > 0.5 for lag in longest) / len(longest), 4),
     }
+
+
+def _cores_used(swarm: SoakSwarm) -> float:
+    """By all nodes together while they are up, starts left out."""
+    lives = [life.cpu for p in swarm.peers for life in p.lives if len(life.cpu) > 1]
+    wall = sum(end - start for (start, _), (end, _) in lives)
+    used = sum(last - first for (_, first), (_, last) in lives)
+    return len(swarm.peers) * used / wall if wall else 0.0
 
 
 def last_loss(peers: list[SoakPeer]) -> float | None:

@@ -116,7 +116,7 @@ class Soak:
         if self._is_due("measure", MEASURE_S):
             self._loads.append(os.getloadavg()[0])
             for peer in self.swarm.peers:
-                peer.sample_memory()
+                peer.measure()
         if self._is_due("look", LOOK_S):
             self.swarm.look()
         if self._is_due("say", SAY_S):
