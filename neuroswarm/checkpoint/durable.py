@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from neuroswarm.errors import CheckpointError
+
+TEMPORARY = ".tmp-"
+"""What is not whole yet, or about to go, has a name that begins like this."""
 
 
 @contextlib.contextmanager
@@ -33,6 +37,16 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def clear_temporaries(folder: Path) -> None:
+    """Delete what a killed writer left; what cannot be deleted stays. OSError without a folder."""
+    for leftover in folder.glob(f"{TEMPORARY}*"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                leftover.unlink()
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -57,6 +57,8 @@ class SaidLog:
 
     def __init__(self, folder: Path) -> None:
         """Use `folder`, created if it is missing; CheckpointError if that fails."""
+        self.bytes_written = 0
+        """Bytes of statements written since the start."""
         self._folder = folder
         self._needed_from = 0
         with translating("create", folder):
@@ -72,6 +74,7 @@ class SaidLog:
         framed = len(data).to_bytes(MAX_HEADER_BYTES, "little") + data + said.payload
         prefix = _prefix(round_, base_digest)
         replace_file(self._folder / f"{prefix}{said.signed.kind.name.lower()}{_SUFFIX}", framed)
+        self.bytes_written += len(framed)
         self._forget(round_, prefix)
 
     def forget_before(self, round_: int) -> None:

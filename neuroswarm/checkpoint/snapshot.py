@@ -1,6 +1,7 @@
 """Everything a node needs to go on, as values, and its form as tensors and JSON.
 
-Knows nothing of files (`checkpoint/store.py`).
+The outer state, which many nodes hold alike and which never changes, is one part; what the node
+alone knows is the other. Knows nothing of files (`checkpoint/store.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from neuroswarm.diloco import applied
@@ -40,63 +40,89 @@ class Snapshot:
     inner: Part
     meta: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def inner_bytes(self) -> int:
+        """Bytes of all tensors but the outer state's."""
+        tensors = (*self.local, *self.ledger[0].values(), *self.inner[0].values())
+        return sum(tensor.nbytes for tensor in tensors)
 
-def to_parts(snapshot: Snapshot) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors by name, contiguous and each with memory of its own, and a JSON document."""
-    outer = snapshot.outer
+
+def outer_parts(state: OuterState) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """An outer state as tensors by name, not copies, and a JSON document."""
     tensors: dict[str, Tensor] = {}
-    for index, fragment in enumerate(outer.fragments):
-        tensors[f"outer.params.{index}"] = fragment.params
-        tensors[f"outer.momentum.{index}"] = fragment.momentum
-    tensors |= {f"local.{index}": flat for index, flat in enumerate(snapshot.local)}
+    for index, fragment in enumerate(state.fragments):
+        tensors[f"params.{index}"] = fragment.params
+        tensors[f"momentum.{index}"] = fragment.momentum
+    return tensors, {
+        "round": state.round,
+        "digest": state.digest.hex(),
+        "architecture": state.architecture.hex(),
+        "rules": state.rules.to_bytes().decode(),
+        "fragments": [fragment.name for fragment in state.fragments],
+        "applied": [
+            [node.hex(), round_, contribution.hex()]
+            for node, round_, contribution in applied.entries(state.applied)
+        ],
+    }
+
+
+def outer_from_parts(tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> OuterState:
+    """The outer state that `outer_parts` described; the tensors are taken over.
+
+    Raises:
+        CheckpointCorrupt: something is missing, or it has another digest.
+
+    Cost: SHA-256 over 8 bytes a parameter.
+    """
+    try:
+        state = _outer_state(tensors, document)
+        recorded = bytes.fromhex(document["digest"])
+    except (KeyError, TypeError, ValueError, SchemaMismatch) as error:
+        raise CheckpointCorrupt(f"{type(error).__name__}: {error}") from error
+    if state.digest != recorded:
+        raise CheckpointCorrupt(
+            f"outer state has digest {state.digest.hex()[:8]}, written was {recorded.hex()[:8]}"
+        )
+    return state
+
+
+def inner_parts(snapshot: Snapshot) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """All but the outer state, which is named by its digest: tensors, not copies, and JSON."""
+    tensors = {f"local.{index}": flat for index, flat in enumerate(snapshot.local)}
     tensors |= {f"ledger.{name}": tensor for name, tensor in snapshot.ledger[0].items()}
     tensors |= {f"inner.{name}": tensor for name, tensor in snapshot.inner[0].items()}
-    return _separate(tensors), {
-        "outer": {
-            "round": outer.round,
-            "digest": outer.digest.hex(),
-            "architecture": outer.architecture.hex(),
-            "rules": outer.rules.to_bytes().decode(),
-            "fragments": [fragment.name for fragment in outer.fragments],
-            "applied": [
-                [node.hex(), round_, contribution.hex()]
-                for node, round_, contribution in applied.entries(outer.applied)
-            ],
-        },
+    return tensors, {
+        "outer": snapshot.outer.digest.hex(),
+        "round": snapshot.outer.round,
         "ledger": dict(snapshot.ledger[1]),
         "inner": dict(snapshot.inner[1]),
         "meta": dict(snapshot.meta),
     }
 
 
-def from_parts(tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> Snapshot:
-    """The snapshot that `to_parts` described, exactly; the tensors are taken over.
+def inner_from_parts(
+    outer: OuterState, tensors: Mapping[str, Tensor], document: Mapping[str, Any]
+) -> Snapshot:
+    """The snapshot that `inner_parts` described, exactly; the tensors are taken over.
 
     Raises:
-        CheckpointCorrupt: something is missing, or the outer state has another digest.
+        CheckpointCorrupt: something is missing.
     """
     try:
-        outer = _outer_state(tensors, document["outer"])
-        recorded = bytes.fromhex(document["outer"]["digest"])
-        snapshot = Snapshot(
+        return Snapshot(
             outer=outer,
             local=tuple(tensors[f"local.{index}"] for index in range(len(outer.fragments))),
             ledger=(_under("ledger.", tensors), document["ledger"]),
             inner=(_under("inner.", tensors), document["inner"]),
             meta=document["meta"],
         )
-    except (KeyError, TypeError, ValueError, SchemaMismatch) as error:
+    except (KeyError, TypeError) as error:
         raise CheckpointCorrupt(f"{type(error).__name__}: {error}") from error
-    if outer.digest != recorded:
-        raise CheckpointCorrupt(
-            f"outer state has digest {outer.digest.hex()[:8]}, written was {recorded.hex()[:8]}"
-        )
-    return snapshot
 
 
 def _outer_state(tensors: Mapping[str, Tensor], described: Mapping[str, Any]) -> OuterState:
     fragments = tuple(
-        FragmentState(name, tensors[f"outer.params.{index}"], tensors[f"outer.momentum.{index}"])
+        FragmentState(name, tensors[f"params.{index}"], tensors[f"momentum.{index}"])
         for index, name in enumerate(described["fragments"])
     )
     entries = (
@@ -110,20 +136,6 @@ def _outer_state(tensors: Mapping[str, Tensor], described: Mapping[str, Any]) ->
         rules=Rules.from_bytes(described["rules"].encode()),
         architecture=bytes.fromhex(described["architecture"]),
     )
-
-
-def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Clone what shares memory: the file format wants every tensor whole and once."""
-    seen: set[int] = set()
-    separate: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        whole = tensor.detach().cpu().contiguous()
-        storage = whole.untyped_storage()
-        if storage.data_ptr() in seen or storage.nbytes() != whole.nbytes:
-            whole = whole.clone(memory_format=torch.contiguous_format)
-        seen.add(whole.untyped_storage().data_ptr())
-        separate[name] = whole
-    return separate
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

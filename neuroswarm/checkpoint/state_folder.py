@@ -57,8 +57,13 @@ class StateFolder:
 
     @property
     def said_path(self) -> Path:
-        """The folder of what was signed in the round in progress."""
+        """The folder of what was signed in rounds that no checkpoint covers."""
         return self.path / "said"
+
+    @property
+    def held_path(self) -> Path:
+        """The folder of the contributions of others in such rounds."""
+        return self.path / "held"
 
     def close(self) -> None:
         """Let others use the folder; safe to call twice."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neuroswarm.checkpoint.snapshot import Snapshot
-from neuroswarm.checkpoint.store import CheckpointStore
+from neuroswarm.checkpoint.store import CheckpointStore, Recovered
 from neuroswarm.clock import SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.errors import DemoFailed
@@ -37,13 +36,16 @@ class Examiner:
 
     def loss_of_peer(self, state_folder: Path) -> float:
         """Loss of a peer's own parameters after its last inner step, nats per byte."""
-        return self._trainer.evaluate(load_last(state_folder).local, self._num_batches)
+        snapshot = load_last(state_folder).snapshot
+        if snapshot is None:
+            raise DemoFailed(f"no whole checkpoint in {state_folder / 'checkpoints'}")
+        return self._trainer.evaluate(snapshot.local, self._num_batches)
 
 
-def load_last(state_folder: Path) -> Snapshot:
-    """The newest checkpoint of a node that has ended; DemoFailed if there is none."""
+def load_last(state_folder: Path) -> Recovered:
+    """The newest that a node which has ended left on disk; DemoFailed if there is nothing."""
     folder = state_folder / "checkpoints"
-    snapshot = CheckpointStore(folder, 1).load_latest() if folder.is_dir() else None
-    if snapshot is None:
+    found = CheckpointStore(folder, 1).load_latest() if folder.is_dir() else None
+    if found is None:
         raise DemoFailed(f"no checkpoint in {folder}")
-    return snapshot
+    return found

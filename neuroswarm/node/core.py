@@ -12,14 +12,14 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from neuroswarm.checkpoint.snapshot import Snapshot
+from neuroswarm.checkpoint.checkpointer import Checkpointer
 from neuroswarm.clock import Clock, LivedClock, SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.discovery.announce import choose_announced_host
 from neuroswarm.discovery.tracker_messages import TRACKER_PATH
-from neuroswarm.errors import CheckpointCorrupt, LifecycleError
+from neuroswarm.errors import LifecycleError
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.identity.token_ring import TokenRing
 from neuroswarm.membership.address_quota import choose_quota
@@ -34,9 +34,11 @@ from neuroswarm.node.carriers import Carriers, MakeCarriers, NetworkCarriers
 from neuroswarm.node.convictions import read_proofs
 from neuroswarm.node.home import Home, open_home
 from neuroswarm.node.intake import Cohort
+from neuroswarm.node.keeping import make_checkpointer
 from neuroswarm.node.recorder import Recorder, Sinks
 from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
+from neuroswarm.node.restoring import restore_history, take_up
 from neuroswarm.node.rules_desk import RulesDesk
 from neuroswarm.node.solo import Solo
 from neuroswarm.node.statistics import Statistics
@@ -82,6 +84,7 @@ class Parts:
     recorder: Recorder
     reporter: Reporter
     web: WebServer
+    checkpointer: Checkpointer
 
 
 class NodeCore(Service):
@@ -206,8 +209,9 @@ class NodeCore(Service):
         await stack.enter_async_context(parts.rounds.gossip)
         await stack.enter_async_context(parts.rounds.donor)
         await self._take_first_state(parts)
-        stack.push_async_callback(parts.recorder.save_now)
+        stack.push_async_callback(parts.checkpointer.save_last)
         await stack.enter_async_context(parts.recorder)
+        await stack.enter_async_context(parts.checkpointer)
         await stack.enter_async_context(parts.rounds.driver)
         parts.membership.heartbeat.announce_now()
         if not parts.home.key.is_new:
@@ -225,19 +229,20 @@ class NodeCore(Service):
             parts.rounds.gossip,
             parts.rounds.donor,
             parts.recorder,
+            parts.checkpointer,
             parts.rounds.driver,
         )
         return (self.vigil.watch(), *(service.wait_closed() for service in services))
 
     async def _take_first_state(self, parts: Parts) -> None:
-        snapshot = await asyncio.to_thread(parts.home.load_latest, parts.cohort.architecture)
+        kept = await asyncio.to_thread(parts.home.load_latest, parts.cohort.architecture)
         has_hints = bool(self.config.network.trackers or self._around.hints)
         wait_s = self.config.rounds.genesis_wait_s if has_hints else 0.0
-        if snapshot is not None:
-            await self._restore(parts, snapshot)
-            state = snapshot.outer
-            history = _restore_history(snapshot)
-            for proof in read_proofs(snapshot.meta.get("proofs", [])):
+        if kept is not None:
+            await take_up(parts.replica, kept, parts.home)
+            state = kept.outer
+            history = restore_history(kept)
+            for proof in read_proofs(kept.meta.get("proofs", [])):
                 parts.rounds.intake.on_proof(proof)
             logger.info("resumed at round %d, state %s", state.round, short(state.digest))
             await parts.rounds.joiner.wait_for_peers(wait_s)
@@ -258,25 +263,13 @@ class NodeCore(Service):
             history = History(state.round, state.digest)
         parts.reporter.tokens_before = parts.trainer.total.tokens
         parts.rounds.intake.history = history
+        if kept is None:
+            parts.checkpointer.note_outer(state)
+        else:
+            parts.checkpointer.note_resumed(kept)
+            parts.reporter.statistics.durable_round = state.round
         for difference in describe_differences(make_rules(self.config), state.rules):
             logger.warning("the swarm's rules hold, not this node's setting: %s", difference)
-
-    async def _restore(self, parts: Parts, snapshot: Snapshot) -> None:
-        """Go on from a checkpoint; under another key only from what the swarm agreed in it.
-
-        What was not agreed may also be in the parameters of whoever has the former key: it must
-        not be published a second time.
-        """
-        made_by = snapshot.meta.get("node_id")
-        if made_by in (None, parts.home.key.node_id.hex()):
-            await parts.replica.restore(snapshot)
-            return
-        logger.warning(
-            "this checkpoint is of node %s: going on from its outer state; progress that was not "
-            "agreed is left to that node",
-            str(made_by)[:8],
-        )
-        await parts.replica.adopt(snapshot.outer)
 
     # -- wiring ----------------------------------------------------------------------
 
@@ -329,19 +322,21 @@ class NodeCore(Service):
             clock=clock,
         )
         web = self._make_web(replica, membership, rounds, reporter)
+        checkpointer = make_checkpointer(
+            home, replica, recorder, reporter, cfg=config.checkpoint, clock=self._around.clock
+        )
+        recorder.note_state = checkpointer.note_outer
         return Parts(
             home, compute, trainer, replica, cohort, carriers,
-            membership, rounds, recorder, reporter, web,
+            membership, rounds, recorder, reporter, web, checkpointer,
         )  # fmt: skip
 
     def _make_recorder(
         self, home: Home, replica: Replica, membership: Membership, reporter: Reporter
     ) -> Recorder:
         sinks = Sinks(
-            save=home.store.save,
-            keep_left=home.keep_left_behind,
-            describe_meta=reporter.meta,
-            event_log=home.event_log,
+            keep_left=home.left_behind.save,
+            event_log=home.events,
             announce=membership.heartbeat.announce_now,
             measure=reporter.measure,
         )
@@ -370,15 +365,6 @@ class NodeCore(Service):
             sealed={TRACKER_PATH: membership.directory.handle, RULES_PATH: desk.handle},
             is_open=network.http_open,
         )
-
-
-def _restore_history(snapshot: Snapshot) -> History:
-    outer = snapshot.outer
-    try:
-        return History.from_json(snapshot.meta["history"], outer.round, outer.digest)
-    except (KeyError, CheckpointCorrupt) as error:
-        logger.warning("the lineage of round %d is forgotten: %s", outer.round, error)
-        return History(outer.round, outer.digest)
 
 
 def _log_address(parts: Parts) -> None:

@@ -25,11 +25,14 @@ from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.config.swarm_node import DEFAULT_STATE_DIR
 from neuroswarm.errors import CheckpointError, ConfigError
+from neuroswarm.hardware.storage import is_sd_card
 from neuroswarm.identity.node_key import NodeKey
 
 logger = logging.getLogger(__name__)
 
 MAX_LEFT_BEHIND = 3
+SD_CARD_DAILY_MB = 2048
+MB = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Home:
     """Outer states of lineages that this node gave up."""
     events: EventLog
     """JSON lines of what the rounds did."""
+    daily_bytes: int | None
+    """Bytes of checkpoints that may be written a day; None without a limit."""
     said: SaidLog
     held: HeldLog
 
@@ -101,11 +106,29 @@ def open_home(config: SwarmNodeConfig, *, clock: Clock) -> Home:
         )
         left_behind = LeftBehind(folder.path / "left-behind", MAX_LEFT_BEHIND)
         events = EventLog(folder.path / "events.jsonl", clock=clock)
+        daily_bytes = _choose_daily_bytes(config.checkpoint.daily_write_mb, checkpoints)
         home = Home(
-            folder, key, store, left_behind, SaidLog(folder.said_path), HeldLog(folder.held_path)
+            folder,
+            key,
+            store,
+            left_behind,
+            events,
+            daily_bytes,
+            SaidLog(folder.said_path),
+            HeldLog(folder.held_path),
         )
         undo.pop_all()
     return home
+
+
+def _choose_daily_bytes(setting_mb: int | None, checkpoints: Path) -> int | None:
+    if setting_mb is None and is_sd_card(checkpoints):
+        logger.info(
+            "checkpoints on an SD card: at most %d MB a day (checkpoint.daily_write_mb)",
+            SD_CARD_DAILY_MB,
+        )
+        setting_mb = SD_CARD_DAILY_MB
+    return None if setting_mb is None else setting_mb * MB
 
 
 def _set_aside(checkpoints: Path) -> None:

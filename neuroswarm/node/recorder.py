@@ -1,22 +1,21 @@
-"""Follows what rounds do: counts, evaluates, writes the event log and the checkpoints.
+"""Follows what rounds do: counts, evaluates, writes the event log, has checkpoints written.
 
-Only the snapshot holds up the next round; the rest happens beside it. Knows nothing of how
-rounds work.
+Nothing of it holds up the next round. Knows nothing of how rounds work, and not when checkpoints
+are written (`checkpoint/checkpointer.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neuroswarm.checkpoint.snapshot import Snapshot
+from neuroswarm.checkpoint.event_log import EventLog
 from neuroswarm.clock import Clock
 from neuroswarm.diloco.amending import describe_changes
 from neuroswarm.diloco.state import OuterState
@@ -30,30 +29,25 @@ from neuroswarm.values import NodeId, short
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 64
-"""Commits whose evaluation and checkpoint may be outstanding; then the oldest go without."""
+"""Commits whose evaluation may be outstanding; then the oldest go without."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
     commit: Commit
     event: dict[str, object]
-    snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Sinks:
     """Where what is recorded goes."""
 
-    save: Callable[[Snapshot], object] | None
-    """Writes a checkpoint; blocks; raises CheckpointError. None: nothing is kept."""
     keep_left: Callable[[OuterState], Path] | None
     """Writes an outer state that the node gives up; blocks; raises CheckpointError."""
-    event_log: Path | None
-    """JSON lines, one an event. None: none are written."""
+    event_log: EventLog | None
+    """One line an event. None: none are written."""
     announce: Callable[[], None]
     """Tells the peers of the new state at once."""
-    describe_meta: Callable[[], Mapping[str, object]]
-    """The lineage stood on, as JSON values; kept in every checkpoint."""
     measure: Callable[[], Mapping[str, object]]
     """Measurements that go into every event."""
 
@@ -78,8 +72,9 @@ class Recorder(Service):
         self._sinks = sinks
         self._eval_batches = eval_batches
         self._clock = clock
+        self.note_state: Callable[[OuterState], None] = _ignore
+        """Hears of every outer state that the node stands on; has it written."""
         self._waiting: asyncio.Queue[_Work] = asyncio.Queue()
-        self._log_failed = False
         self.progressed = asyncio.Event()
         """Set after every commit and every evaluation; whoever waits for it clears it."""
 
@@ -98,11 +93,12 @@ class Recorder(Service):
         )
 
     async def on_commit(self, commit: Commit) -> None:
-        """Note a move to another outer state; returns once the snapshot is taken."""
+        """Note a move to another outer state."""
         applied_at = self._clock.wall()
         self._sinks.announce()
+        self.note_state(commit.state)
         event = {**self._describe(commit, applied_at), **self._sinks.measure()}
-        work = _Work(commit, event, await self._snapshot())
+        work = _Work(commit, event)
         self._statistics.note(commit)
         _log_commit(commit, self._statistics)
         _log_rules(commit, self._statistics.me)
@@ -112,17 +108,21 @@ class Recorder(Service):
         self._waiting.put_nowait(work)
         self.progressed.set()
 
+    async def on_durable(self, state: OuterState) -> None:
+        """Note that an outer state is on the disk: a restart reaches it at least."""
+        self._statistics.durable_round = state.round
+        await self._append(
+            {
+                "event": "durable",
+                "time": self._clock.wall(),
+                "round": state.round,
+                "digest": state.digest.hex(),
+            }
+        )
+
     async def drained(self) -> None:
-        """Wait until every commit so far is evaluated and written."""
+        """Wait until every commit so far is evaluated and in the event log."""
         await self._waiting.join()
-
-    async def save_now(self) -> None:
-        """Write a checkpoint of this moment; a failure is logged."""
-        await self._save(await self._snapshot())
-
-    async def _snapshot(self) -> Snapshot:
-        meta = self._sinks.describe_meta()
-        return replace(await self._replica.snapshot(), meta=meta)
 
     async def _open(self, stack: AsyncExitStack) -> None:
         pass
@@ -143,8 +143,6 @@ class Recorder(Service):
         await self._append({**work.event, "held_out_loss": known})
         if work.commit.is_repair:
             await self._keep_left(work.commit.left)
-        if self._waiting.empty():  # the newest is what a restart needs
-            await self._save(work.snapshot)
 
     def _describe(self, commit: Commit, applied_at: float) -> dict[str, object]:
         return {
@@ -164,16 +162,8 @@ class Recorder(Service):
         }
 
     async def _append(self, event: Mapping[str, object]) -> None:
-        path = self._sinks.event_log
-        if path is None:
-            return
-        line = json.dumps(event, allow_nan=False) + "\n"
-        try:
-            await asyncio.to_thread(_append_line, path, line)
-        except OSError as error:
-            if not self._log_failed:
-                logger.warning("cannot write %s: %s (training goes on)", path, error.strerror)
-            self._log_failed = True
+        if self._sinks.event_log is not None:
+            await asyncio.to_thread(self._sinks.event_log.append, event)
 
     async def _keep_left(self, state: OuterState) -> None:
         if self._sinks.keep_left is None:
@@ -185,18 +175,9 @@ class Recorder(Service):
         else:
             logger.warning("state left behind in round %d kept in %s", state.round, path)
 
-    async def _save(self, snapshot: Snapshot) -> None:
-        if self._sinks.save is None:
-            return
-        try:
-            await asyncio.to_thread(self._sinks.save, snapshot)
-        except CheckpointError as error:
-            logger.warning("no checkpoint of round %d: %s", snapshot.outer.round, error)
 
-
-def _append_line(path: Path, line: str) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line)
+def _ignore(_state: OuterState) -> None:
+    pass
 
 
 def _log_rules(commit: Commit, me: NodeId) -> None:

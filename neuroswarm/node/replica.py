@@ -242,6 +242,11 @@ class Replica:
         return await self._compute.run(self._trainer.evaluate, state.params, num_batches)
 
     @property
+    def total_steps(self) -> int:
+        """Inner steps since the node first started."""
+        return self._trainer.total.steps
+
+    @property
     def inner_steps(self) -> int:
         """Inner steps since the last publication."""
         return self._trainer.progress.steps

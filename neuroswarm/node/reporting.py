@@ -85,12 +85,19 @@ class Reporter:
         }
 
     def meta(self) -> Mapping[str, object]:
-        """What a checkpoint holds besides the model: the lineage stood on, proofs, as JSON."""
+        """What lies beside an outer state on disk: the lineage stood on, proofs, as JSON."""
         intake = self._parts.rounds.intake
         assert intake.history is not None, "there is a history once there is a state"
         return {
             "history": intake.history.to_json(),
             "proofs": intake.convictions.to_json(),
+            "node_id": self._parts.home.key.node_id.hex(),
+        }
+
+    def own_meta(self) -> Mapping[str, object]:
+        """The part of it that changes within a round: what lies beside this node's own work."""
+        return {
+            "proofs": self._parts.rounds.intake.convictions.to_json(),
             "node_id": self._parts.home.key.node_id.hex(),
         }
 
@@ -122,6 +129,8 @@ class Reporter:
             "tokens_per_s": self._tokens_per_s(),
             **self.statistics.as_dict(),
             **{k: v for k, v in self.measure().items() if k.startswith(("bytes", "util", "live"))},
+            "checkpoints": parts.checkpointer.get_status(),
+            "disk_written_bytes_total": parts.home.bytes_written,
             "trackers": parts.membership.trackers.get_status(),
             "statements": dict(parts.rounds.intake.counters),
             "gossip": dict(parts.rounds.gossip.counters),

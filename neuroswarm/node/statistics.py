@@ -34,6 +34,8 @@ class Statistics:
     """Changes of lineage: this node's digest differed from the swarm's."""
     downloads: int = 0
     """Outer states downloaded after the first."""
+    durable_round: int | None = None
+    """Round of the newest outer state that is on this node's disk."""
     held_out_loss: float | None = None
     """Of the newest evaluated outer state, nats per token."""
     last_method: str = "none"

@@ -1,0 +1,72 @@
+"""The node's event log: JSON lines in one file, for people and programs.
+
+Trouble with the disk is said once, and what could not be written waits, within bounds. Knows
+nothing of what the events mean.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+
+from neuroswarm.checkpoint.complaint import Complaint
+from neuroswarm.clock import Clock
+from neuroswarm.errors import CheckpointError
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING = 256
+"""Events kept in memory while the disk refuses; beyond that the oldest are lost."""
+
+
+class EventLog:
+    """Appends to one file.
+
+    Threads: any; `append` blocks for the disk.
+    """
+
+    def __init__(self, path: Path, *, clock: Clock) -> None:
+        self.bytes_written = 0
+        """Bytes appended since the start."""
+        self._path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
+        self._complaint = Complaint(logger, "events wait in memory; training goes on")
+
+    def append(self, event: Mapping[str, object]) -> None:
+        """Write an event, after those that wait; JSON values without NaN. Never raises OSError."""
+        line = json.dumps(event, allow_nan=False).encode() + b"\n"
+        now = self._clock.monotonic()
+        with self._lock:
+            self._waiting.append(line)
+            if self._complaint.is_pausing(now):
+                return
+            try:
+                self._write(b"".join(self._waiting))
+            except OSError as error:
+                reason = CheckpointError(f"cannot write {self._path}: {error.strerror or error}")
+                self._complaint.failed(reason, now)
+            else:
+                self._waiting.clear()
+                self._complaint.worked(f"writing {self._path}")
+
+    def _write(self, data: bytes) -> None:
+        """All of it or nothing; a line that a killed writer left half is ended first."""
+        with self._path.open("a+b", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+                data = b"\n" + data
+            left = memoryview(data)
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:
+                file.truncate(size)
+                raise
+        self.bytes_written += len(data)

@@ -1,0 +1,45 @@
+"""Makes a node's checkpointer: what it saves, where, and whom it tells.
+
+Knows nothing of when checkpoints are written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from neuroswarm.checkpoint.budget import ByteBudget
+from neuroswarm.checkpoint.checkpointer import Checkpointer, Subject
+from neuroswarm.checkpoint.snapshot import Snapshot
+from neuroswarm.clock import Clock
+from neuroswarm.config.sections import CheckpointConfig
+from neuroswarm.hardware.facts import read_facts
+from neuroswarm.node.home import Home
+from neuroswarm.node.recorder import Recorder
+from neuroswarm.node.replica import Replica
+from neuroswarm.node.reporting import Reporter
+
+
+def make_checkpointer(
+    home: Home,
+    replica: Replica,
+    recorder: Recorder,
+    reporter: Reporter,
+    *,
+    cfg: CheckpointConfig,
+    clock: Clock,
+) -> Checkpointer:
+    """Wire it up; starts nothing."""
+
+    async def snapshot() -> Snapshot:
+        return replace(await replica.snapshot(), meta=reporter.own_meta())
+
+    subject = Subject(
+        snapshot=snapshot,
+        describe=reporter.meta,
+        count_steps=lambda: replica.total_steps,
+        read_facts=read_facts,
+        on_durable=recorder.on_durable,
+        on_saved=home.forget_before,
+    )
+    budget = ByteBudget(home.daily_bytes, clock.monotonic())
+    return Checkpointer(home.store, subject, cfg, budget=budget, clock=clock)
