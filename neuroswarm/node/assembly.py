@@ -122,6 +122,20 @@ def assemble_membership(
     return Membership(peers, door, record, heartbeat, trackers, directory)
 
 
+def make_downloader(
+    carriers: Carriers, cohort: Cohort, crowd: Crowd, *, folder: Path | None, clock: Clock
+) -> StateDownloader:
+    """What downloads this cohort's states, into that folder."""
+    return StateDownloader(
+        carriers.rpc,
+        cohort.architecture,
+        cohort.shape,
+        folder=folder,
+        blame=crowd.misbehaved,
+        clock=clock,
+    )
+
+
 def assemble_rounds(
     config: SwarmNodeConfig,
     carriers: Carriers,
@@ -141,14 +155,7 @@ def assemble_rounds(
     """The parts that agree on rounds."""
     crowd = Crowd(peers, cohort.swarm_id, clock, mute_after_s=config.rounds.mute_after_s)
     asker = Asker(carriers.rpc, config.rounds, blame=crowd.misbehaved)
-    downloader = StateDownloader(
-        carriers.rpc,
-        cohort.architecture,
-        cohort.shape,
-        folder=incoming,
-        blame=crowd.misbehaved,
-        clock=clock,
-    )
+    downloader = make_downloader(carriers, cohort, crowd, folder=incoming, clock=clock)
     # The driver, which wants payloads and is woken, is made from the intake: bound late.
     room: list[RoundDriver] = []
     intake = Intake(
