@@ -69,19 +69,18 @@ class DonorPool:
         """All that were ever heard of."""
         return list(self._donors.values())
 
-    def pick(self, now: float) -> Donor | None:
-        """Who is asked for one more piece; None if nobody has room.
+    def pick(self, now: float) -> list[Donor]:
+        """Who has room for one more piece, whoever should be asked first coming first.
 
-        A further donor before a second piece from one that is at work already.
+        A further donor comes before a second piece from one that is at work already.
         """
         present = self._refresh()
-        chosen = [d for d in self.chosen if d.num_under_way < PIECES_PER_DONOR]
         if len(self.chosen) < NUM_DONORS:
             newcomer = next((d for d in present if not d.is_chosen and _can_give(d, now)), None)
             if newcomer is not None:
                 newcomer.is_chosen = True
-                return newcomer
-        return min(chosen, key=lambda donor: donor.num_under_way, default=None)
+        free = [donor for donor in self.chosen if donor.num_under_way < PIECES_PER_DONOR]
+        return sorted(free, key=lambda donor: donor.num_under_way)
 
     def gave(self, donor: Donor, num_bytes: int, elapsed_s: float) -> None:
         """It brought bytes of a piece in that time."""

@@ -162,17 +162,24 @@ class PieceCrew(Service):
 
     async def _fetch_pieces(self) -> None:
         while not self._over.is_set():
-            now = self._clock.monotonic()
-            donor = self._pool.pick(now)
-            piece = None if donor is None else self._plan.take(donor.node_id, donor.rate, now)
-            if donor is None or piece is None:
+            order = self._choose()
+            if order is None:
                 await self._clock.sleep(LOOK_S)
                 continue
+            donor, piece = order
             donor.num_under_way += 1
             try:
                 await self._fetch(donor, piece)
             finally:
                 donor.num_under_way -= 1
+
+    def _choose(self) -> tuple[Donor, Piece] | None:
+        now = self._clock.monotonic()
+        for donor in self._pool.pick(now):
+            piece = self._plan.take(donor.node_id, donor.rate, now)
+            if piece is not None:
+                return donor, piece
+        return None
 
     async def _fetch(self, donor: Donor, piece: Piece) -> None:
         turn, before = piece.turn, len(piece.received)

@@ -31,7 +31,7 @@ CALLS_OF_IDENTITY = 60
 NUM_CALLERS, NUM_SIGNERS, NUM_STATEMENTS = 4_200, 8_300, 66_000
 """A little more than a node remembers: bans, scores and buckets; positions; ids of statements."""
 
-STREAMS = frozenset({"Gossip/Payload", "State/Fragment"})
+STREAMS = frozenset({"Gossip/Payload", "State/Piece"})
 
 
 class Member:
@@ -170,11 +170,12 @@ class Requests:
         digest = self._rng.choice((b"", self._liar.scene.digest, self._rng.randbytes(32)))
         return state_pb2.ManifestRequest(digest=digest)
 
-    def fragment(self, _key: NodeKey) -> Message:
-        """A fragment that may exist, from an odd place on."""
+    def piece(self, _key: NodeKey) -> Message:
+        """A piece that may exist, from an odd place on."""
         digest = self._rng.choice((self._liar.scene.digest, self._rng.randbytes(32)))
-        fragment = self._rng.choice((0, 1, 2, 1024, 2**32 - 1))
-        return state_pb2.FragmentRequest(digest=digest, fragment=fragment, offset=self._offset())
+        piece = self._rng.choice((0, 1, 2, 1024, 2**32 - 1))
+        offset = min(self._offset(), 2**32 - 1)
+        return state_pb2.PieceRequest(digest=digest, piece=piece, offset=offset)
 
     def _id(self) -> bytes:
         heard = self._liar.scene.heard
@@ -192,7 +193,7 @@ _MAKERS: Mapping[str, Callable[[Requests, NodeKey], Message]] = {
     "Gossip/Result": Requests.result,
     "Gossip/Lineage": Requests.lineage,
     "State/Manifest": Requests.manifest,
-    "State/Fragment": Requests.fragment,
+    "State/Piece": Requests.piece,
 }
 
 

@@ -35,7 +35,7 @@ REQUESTS = {
     "Gossip/Result": gossip_pb2.ResultRequest,
     "Gossip/Lineage": gossip_pb2.LineageRequest,
     "State/Manifest": state_pb2.ManifestRequest,
-    "State/Fragment": state_pb2.FragmentRequest,
+    "State/Piece": state_pb2.PieceRequest,
 }
 
 

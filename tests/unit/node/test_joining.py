@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from neuroswarm.checkpoint.download import StateDownloader
 from neuroswarm.membership.peer_table import Peer, PeerTable
 from neuroswarm.node.crowd import Crowd
-from neuroswarm.node.intake import Cohort
 from neuroswarm.node.joining import Joiner, rank_states
 from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.testing.memory_network import MemoryNetwork
@@ -52,7 +52,10 @@ async def test_a_node_that_comes_back_waits_for_the_first_peer(
     peers = PeerTable(ME.node_id, 5.0)
     crowd = Crowd(peers, SWARM, clock, mute_after_s=30.0)
     rpc = MemoryNetwork().rpc(ME.node_id, Endpoint("10.0.0.1", 8101))
-    joiner = Joiner(rpc, Cohort(SWARM, ARCHITECTURE, ()), crowd, clock=clock)
+    downloader = StateDownloader(
+        rpc, ARCHITECTURE, (), folder=None, blame=crowd.misbehaved, clock=clock
+    )
+    joiner = Joiner(downloader, crowd, clock=clock)
     started_at = clock.monotonic()
     waiting = asyncio.ensure_future(joiner.wait_for_peers(5.0))
     while not waiting.done():
