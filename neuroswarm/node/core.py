@@ -119,7 +119,12 @@ class NodeCore(Service):
 
     @property
     def is_voting(self) -> bool:
-        """Whether it publishes, closes and confirms.
+        """Whether it publishes, closes and confirms now."""
+        return self.is_voter and self.vigil.may_speak()
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether peers are to wait for it, although it may only listen for a moment.
 
         A newcomer follows the round that it came into: it has not heard what was said there, and
         a ballot of its own might split it. If nobody else votes, it does not wait.
@@ -129,9 +134,7 @@ class NodeCore(Service):
         if self._parts.home.key.node_id in self._parts.replica.state.rules.expelled_ids:
             return False
         is_newcomer = self._parts.replica.state.round == self._joined_round
-        if is_newcomer and self._parts.rounds.crowd.has_voters():
-            return False
-        return self.vigil.may_speak()
+        return not (is_newcomer and self._parts.rounds.crowd.has_voters())
 
     @property
     def vigil(self) -> Vigil:

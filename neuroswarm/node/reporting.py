@@ -57,7 +57,7 @@ class Reporter:
             heartbeat_port=parts.carriers.heartbeat_endpoint.port,
             http_port=parts.web.endpoint.port,
             protocol=PROTOCOL_VERSION,
-            is_training=self._node.is_voting,
+            is_training=self._node.is_voter,
             available_memory_mb=self._available_memory_mb(),
             first_fragment=0,
             num_fragments=len(parts.cohort.shape),
