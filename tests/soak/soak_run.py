@@ -23,7 +23,7 @@ from typing import Any
 
 from soak_peers import SoakFailed
 from soak_report import judge_end, last_loss, lines, make_figures
-from soak_script import Plan, write_phases, write_script
+from soak_script import Kind, Plan, write_phases, write_script
 from soak_swarm import HEAL_S, START_S, SoakSwarm
 from soak_troubles import LEAVE_S, Troubles
 
@@ -167,15 +167,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="length (default: 60)")
     parser.add_argument("--seed", type=int, help="of all troubles; default: a new one")
     parser.add_argument("--nodes", type=int, default=6, help="number of nodes, at least 4")
+    parser.add_argument(
+        "--kinds", default="", help=f"only these, in this order: {','.join(Kind.__members__)}"
+    )
     parser.add_argument("--json", type=Path, help="file for all figures")
     parser.add_argument("--keep", type=Path, help="new folder for logs and states")
     chosen = parser.parse_args(arguments)
     if chosen.nodes < 4:
         parser.error("at least 4 nodes: two are spared, two may go at once")
+    if unknown := set(filter(None, chosen.kinds.split(","))) - set(Kind.__members__):
+        parser.error(f"no such kinds: {', '.join(unknown)}")
+    kinds = tuple(Kind[name] for name in chosen.kinds.split(",") if name)
     seed = secrets.randbits(32) if chosen.seed is None else chosen.seed
     folder = chosen.keep or Path(tempfile.mkdtemp(prefix="soak-"))
     say(f"seed {seed}, {chosen.nodes} nodes, {chosen.minutes:g} minutes, in {folder}")
-    figures, failure = run_soak(Plan(seed, chosen.minutes, chosen.nodes), folder)
+    figures, failure = run_soak(Plan(seed, chosen.minutes, chosen.nodes, kinds), folder)
     for line in lines({k: v for k, v in figures.items() if k not in ("script", "phases")}):
         say(line)
     if chosen.json:

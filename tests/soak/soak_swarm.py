@@ -27,7 +27,7 @@ START_S = 120.0
 HEAL_S = 150.0
 """Longest time after a trouble until all stand on one lineage."""
 MAX_LOAD_FACTOR = 3.0
-STEP_S = 0.04
+STEP_S = 0.1
 SLOW_STATE_S = 2.0
 HEARTBEAT_S = 1.0
 
@@ -40,7 +40,7 @@ SETTINGS = {
     "rounds.patience_s": 0.5,
     "rounds.pull_timeout_s": 5.0,
     "rounds.pull_stall_s": 2.0,
-    "diloco.inner_steps": 50,
+    "diloco.inner_steps": 30,
     "diloco.inner_steps_min": 1,
     "training.dim": 32,
     "training.num_layers": 2,

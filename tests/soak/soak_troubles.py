@@ -227,6 +227,7 @@ class Troubles:
 def _figures(struck: Struck, began: float) -> dict[str, Any]:
     trouble = struck.trouble
     has_recovered = struck.one_at is not None and struck.ended_at is not None
+    rounds = max(0, struck.round_one - struck.round_after)
     values = {
         "kind": trouble.kind.value,
         "victims": list(trouble.victims),
@@ -236,9 +237,7 @@ def _figures(struck: Struck, began: float) -> dict[str, Any]:
         if struck.ended_at is None
         else round(struck.ended_at - struck.began_at, 1),
         "one_lineage_after_s": round(struck.one_at - struck.ended_at, 1) if has_recovered else None,
-        "one_lineage_after_rounds": struck.round_one - struck.round_after
-        if has_recovered
-        else None,
+        "one_lineage_after_rounds": rounds if has_recovered else None,
     }
     if struck.left_s is not None:
         values["left_after_s"] = round(struck.left_s, 1)
