@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from neuroswarm.models.flat_copy import concatenate
+
 ROOT = "(root)"
 """Name of the fragment that holds parameters of the model itself, outside any child."""
 
@@ -93,6 +95,8 @@ class Fragments:
     def flatten(self, index: int) -> Tensor:
         """Copy a fragment's parameters. Float32 [N], CPU, contiguous."""
         fragment = self._fragments[index]
+        if all(parameter.dtype == torch.float32 for _, parameter in fragment.parameters):
+            return concatenate([parameter for _, parameter in fragment.parameters])
         flat = torch.empty(fragment.num_params, dtype=torch.float32)
         for parameter, part in _slices(fragment, flat):
             part.copy_(parameter)

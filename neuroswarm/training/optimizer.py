@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.errors import CheckpointError
+from neuroswarm.models.flat_copy import copy_together
 
 BETAS = (0.9, 0.99)
 
@@ -66,11 +67,13 @@ class InnerOptimizer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Copies of the moments and step counts, by `<kind>.<parameter>`; CPU."""
-        return {
-            f"{kind}.{name}": value.detach().cpu().clone()
-            for name, parameter in self._parameters.items()
-            for kind, value in self._adamw.state.get(parameter, {}).items()
-        }
+        return copy_together(
+            {
+                f"{kind}.{name}": value
+                for name, parameter in self._parameters.items()
+                for kind, value in self._adamw.state.get(parameter, {}).items()
+            }
+        )
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `tensors` returned, as copies; a parameter left out starts anew.
