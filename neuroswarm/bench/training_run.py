@@ -73,7 +73,7 @@ class Peer:
         for _ in range(inner_steps):
             self.trainer.step()
         progress = self.trainer.progress
-        self.trainer.mark_published()
+        self.trainer.mark_published(self.trainer.progress)
         deltas, payloads = self._ledger.prepare(state.params, self.trainer.local())
         name = contribution_id(self.node_id, state.round)
         self._ledger.remember(Publication(name, state.round, deltas, payloads))

@@ -288,7 +288,7 @@ class NodeCore(Service):
         replica = Replica(
             compute, trainer, home.key.node_id,
             max_retained_states=config.rounds.max_retained_states,
-            solo=Solo(trainer, clock), tamper=self._around.tamper,
+            solo=Solo(trainer, clock), clock=clock, tamper=self._around.tamper,
         )  # fmt: skip
         cohort = make_cohort(config.network.name, replica)
         carriers = self._around.make_carriers(home.key, self._tokens, config)

@@ -212,6 +212,7 @@ class RoundDriver(Service):
             steps_wanted=wanted_before,
         )
         steps_wanted = get_inner_steps(state.rules, len(self._electorate.live))
+        parts.replica.publishable_from = math.ceil(steps_wanted / 2)
         if is_voting:
             is_alone = self._electorate.live <= {parts.crowd.me}
             parts.replica.solo.hold_at = steps_wanted if is_alone else None
@@ -259,8 +260,8 @@ class RoundDriver(Service):
 
     async def _publish_or_skip(self, current: Round) -> None:
         parts, state = self._parts, self._parts.replica.state
-        wanted = get_inner_steps(state.rules, len(self._electorate.live))
-        if 2 * parts.replica.inner_steps < wanted or parts.voice.is_lost(Kind.CONTRIBUTION):
+        too_few = parts.replica.inner_steps < parts.replica.publishable_from
+        if too_few or parts.voice.is_lost(Kind.CONTRIBUTION):
             return self._skip(current)
         try:
             draft = await parts.replica.draft()

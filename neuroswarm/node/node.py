@@ -14,10 +14,11 @@ from typing import Any, Self, TypeVar
 
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.config.sections import RunConfig
-from neuroswarm.errors import LifecycleError
+from neuroswarm.errors import ClonedIdentity, LifecycleError
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.node.core import NodeCore, Surroundings
-from neuroswarm.node.running import train_until
+from neuroswarm.node.renaming import left_of, take_new_identity
+from neuroswarm.node.running import run_until
 from neuroswarm.node.workload import Workload
 from neuroswarm.training.compute import RESTED
 
@@ -45,7 +46,8 @@ class SwarmNode:
         surroundings: Surroundings | None = None,
     ) -> None:
         self.config = config
-        self._core = NodeCore(config, token, workload, surroundings)
+        self._made_of = (config, token, workload, surroundings)
+        self._core = NodeCore(*self._made_of)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread: threading.Thread | None = None
 
@@ -82,7 +84,28 @@ class SwarmNode:
         """
         self._require_training()
         wanted = RunConfig(**limits) if limits else self.config.run
-        return await train_until(self._core, wanted)
+        return await self._run_until(wanted, trains=True)
+
+    async def follow(self) -> str:
+        """Follow the rounds of others, without training, until a limit of the configuration.
+
+        Without any limit until cancelled. Returns which it was, in words.
+        """
+        return await self._run_until(self.config.run, trains=False)
+
+    async def _run_until(self, limits: RunConfig, *, trains: bool) -> str:
+        """Run, under a new identity where another node goes by this one's."""
+        while True:
+            core = self._core
+            try:
+                return await run_until(core, limits, trains=trains)
+            except ExceptionGroup as errors:
+                if errors.subgroup(ClonedIdentity) is None:
+                    raise
+            limits = left_of(limits, core)
+            await take_new_identity(core)
+            self._core = NodeCore(*self._made_of)
+            await self._core.start()
 
     async def train_step_async(self) -> float | None:
         """Take one inner step; returns its loss, or None if training is off."""
@@ -90,7 +113,7 @@ class SwarmNode:
             return None
         self._core.begin_training()
         parts = self._core.require_parts()
-        while (report := await parts.compute.run(parts.replica.solo.step)) is RESTED:
+        while (report := await parts.compute.run(parts.replica.step)) is RESTED:
             pass
         return report.loss
 
@@ -143,7 +166,7 @@ class SwarmNode:
             )
         if not self._core.is_training:
             self._call(self._begin())
-        while (report := parts.compute.run_sync(parts.replica.solo.step)) is RESTED:
+        while (report := parts.compute.run_sync(parts.replica.step)) is RESTED:
             pass
         return report.loss
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from neuroswarm.checkpoint.snapshot import Snapshot
+from neuroswarm.clock import Clock
 from neuroswarm.codecs.payload import Payload
 from neuroswarm.codecs.registry import Codec, codec_of
 from neuroswarm.diloco.ledger import Ledger, Publication
@@ -23,14 +24,18 @@ from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import RoundError, SchemaMismatch
 from neuroswarm.models.fragments import Fragments
 from neuroswarm.node.solo import Solo
-from neuroswarm.training.compute import ComputeThread
+from neuroswarm.training.compute import RESTED, ComputeThread, Rested
 from neuroswarm.training.threads import run_beside
-from neuroswarm.training.trainer import Progress, Trainer
+from neuroswarm.training.trainer import Progress, StepReport, Trainer
 from neuroswarm.values import NodeId
 from neuroswarm.wire.messages import Contribution, FragmentPayload
 
 Tamper = Callable[[Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
 """(outer parameters, local parameters) -> what is published as local parameters."""
+
+SLOW_STEP_S = 0.25
+"""Seconds between the ends of two steps above which a copy of the parameters is kept ready: to wait
+for the step in progress would make a slow peer late for every round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,16 +65,25 @@ class Replica:
         *,
         max_retained_states: int,
         solo: Solo,
+        clock: Clock,
         tamper: Tamper | None = None,
     ) -> None:
         self.solo = solo
         """Takes the inner steps."""
+        self._clock = clock
         self._compute = compute
         self._trainer = trainer
         self._me = me
         self._states: deque[OuterState] = deque(maxlen=max_retained_states)
         self._tamper = tamper
         self._ledger: Ledger | None = None
+        self.publishable_from = 1
+        """Inner steps from which on this node may publish."""
+        self._step_ended_at = clock.monotonic()
+        self._ready: tuple[tuple[Tensor, ...], Progress] | None = None
+        """The parameters after the newest step on a slow machine, and its progress."""
+        self._published_ahead = Progress()
+        """What was published of the progress that the trainer still counts."""
 
     @property
     def fragments(self) -> Fragments:
@@ -137,8 +151,26 @@ class Replica:
         self._states.appendleft(state)
         self.solo.hold_at = get_inner_steps(state.rules, 1)  # until peers are met
 
+    def step(self) -> StepReport | Rested:
+        """Take one inner step, on the compute thread; a moment's rest if a lone node must wait.
+
+        Raises:
+            ComputeError: as `Trainer.step`.
+        """
+        report = self.solo.step()
+        if report is RESTED:
+            return report
+        began, self._step_ended_at = self._step_ended_at, self._clock.monotonic()
+        is_slow = self._step_ended_at - began > SLOW_STEP_S and self.solo.hold_at is None
+        is_ready = is_slow and self.inner_steps >= self.publishable_from
+        self._ready = (self._trainer.local(), self._trainer.progress) if is_ready else None
+        return report
+
     async def draft(self) -> Draft:
-        """Snapshot the local parameters between two steps and code the pseudo-gradient.
+        """Copy the local parameters and code the pseudo-gradient.
+
+        The copy is taken between two steps, or is that of the end of the last one if steps are
+        slow.
 
         Raises:
             RoundError: the parameters are such that they cannot be coded (not finite).
@@ -146,12 +178,22 @@ class Replica:
 
         def take() -> tuple[tuple[Tensor, ...], Progress]:
             progress = self._trainer.progress
-            self._trainer.mark_published()
+            self._trainer.mark_published(progress)
             self.solo.begin_commit()
             return self._trainer.local(), progress
 
-        local, progress = await self._compute.run(take)
+        ready, self._ready = self._ready, None
+        if ready is None:
+            local, progress = await self._compute.run(take)
+        else:
+            local, progress = ready
+            self._published_ahead = progress
+            self._compute.queue(self._note_published_ahead)
         return await run_beside(self._code, local, progress)
+
+    def _note_published_ahead(self) -> None:
+        published, self._published_ahead = self._published_ahead, Progress()
+        self._trainer.mark_published(published)
 
     def _code(self, local: Sequence[Tensor], progress: Progress) -> Draft:
         try:
@@ -189,8 +231,9 @@ class Replica:
         payloads = await run_beside(self.unpack, header, data)
 
         def enter() -> None:
+            self._ready = None
             self._trainer.shift(self._books.resume(contribution, header.round, payloads))
-            self._trainer.mark_published()
+            self._trainer.mark_published(self._trainer.progress)
 
         await self._compute.run(enter)
 
@@ -217,6 +260,7 @@ class Replica:
         await asyncio.to_thread(lambda: new.digest)
 
         def shift() -> None:
+            self._ready = None
             self._trainer.shift(self._books.move(self.state, new, self._me))
             self._states.appendleft(new)
             self._books.use_codec(self.codec, contribution_momentum=new.rules.contribution_momentum)
@@ -249,7 +293,7 @@ class Replica:
     @property
     def inner_steps(self) -> int:
         """Inner steps since the last publication."""
-        return self._trainer.progress.steps
+        return self._trainer.progress.steps - self._published_ahead.steps
 
     @property
     def _books(self) -> Ledger:

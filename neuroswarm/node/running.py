@@ -23,11 +23,12 @@ PROGRESS_S = 60.0
 """Seconds between two lines about the round in progress."""
 
 
-async def train_until(core: NodeCore, limits: RunConfig) -> str:
-    """Take inner steps back to back until a limit of the run is reached, or for ever.
+async def run_until(core: NodeCore, limits: RunConfig, *, trains: bool = True) -> str:
+    """Take part in rounds until a limit of the run is reached, or for ever.
 
     Args:
         core: A started node.
+        trains: Whether to take inner steps back to back; else rounds are only followed.
         limits: Rounds, minutes, tokens, held-out loss; whichever comes first.
 
     Returns:
@@ -41,14 +42,15 @@ async def train_until(core: NodeCore, limits: RunConfig) -> str:
     """
     parts = core.require_parts()
     reached = _watch(core, limits)
-    core.begin_training()
-    parts.compute.start_training(parts.replica.solo.step)
+    if trains:
+        core.begin_training()
+        parts.compute.start_training(parts.replica.step)
     said_at = core.now()
     try:
         while (reason := reached()) is None:
             parts.recorder.progressed.clear()
             await _pause(parts.recorder.progressed)
-            said_at = _say_progress(core, said_at)
+            said_at = _say_progress(core, said_at) if trains else said_at
             if parts.compute.failure is not None:
                 error = parts.compute.failure
                 raise ComputeError(f"training stopped: {error}") from error

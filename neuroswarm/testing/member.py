@@ -103,7 +103,7 @@ class Member:
 
         def step_or_rest() -> None:
             if trainer.progress.steps < plenty:
-                self.parts.replica.solo.step()
+                self.parts.replica.step()
                 time.sleep(self.step_s)
             else:
                 time.sleep(REST_S)  # the others need the cores

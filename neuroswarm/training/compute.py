@@ -118,6 +118,14 @@ class ComputeThread(Service):
             return job(*args, **kwargs)
         return self._submit(job, *args, **kwargs).result()
 
+    def queue(self, job: Callable[[], object]) -> None:
+        """Run `job` between two steps, without waiting for it; it must not raise.
+
+        Raises:
+            LifecycleError: the thread is not running.
+        """
+        self._submit(job).add_done_callback(lambda done: done.result())
+
     def start_training(self, step: Callable[[], object]) -> None:
         """Take steps back to back until `pause_training`; replaces the step being taken so far.
 

@@ -70,6 +70,14 @@ class Progress:
         """With one more step."""
         return Progress(self.steps + 1, self.tokens + tokens, self.loss_sum + loss)
 
+    def without(self, earlier: Progress) -> Progress:
+        """What came after `earlier`, which is part of it."""
+        return Progress(
+            self.steps - earlier.steps,
+            self.tokens - earlier.tokens,
+            self.loss_sum - earlier.loss_sum,
+        )
+
 
 class Trainer:
     """Trains one model; the state of it is `local()`, `inner_state()` and nothing else.
@@ -141,9 +149,9 @@ class Trainer:
         tokens = self._count(value, targets.numel(), is_usable)
         return StepReport(value, tokens, self._clock.monotonic() - began, not is_usable)
 
-    def mark_published(self) -> None:
-        """Start counting `progress` anew."""
-        self.progress = Progress()
+    def mark_published(self, published: Progress) -> None:
+        """Count only what came after `published`, which is `progress` of now or before."""
+        self.progress = self.progress.without(published)
 
     def local(self) -> tuple[Tensor, ...]:
         """Copies of the parameters: one float32 [N] per fragment, CPU; the caller owns them."""

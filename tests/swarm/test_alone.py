@@ -60,7 +60,7 @@ async def test_a_node_killed_between_publishing_and_its_checkpoint_comes_to_the_
         shutil.rmtree(checkpoints)
         (tmp_path / "aside").rename(checkpoints)
         (anna,) = await swarm.restart(anna)
-        assert anna.first_round == saved
+        assert anna.first_round <= saved
         await swarm.until_round(5)
         resumed = await anna.digests()
     shared = set(whole) & set(resumed)

@@ -11,11 +11,13 @@ from torch import Tensor
 
 from neuroswarm.node.replica import Draft
 from neuroswarm.testing.member import Member
-from neuroswarm.testing.swarm import INNER_STEPS, Swarm
+from neuroswarm.testing.swarm import Swarm
 from neuroswarm.training.compute import Rested
 from neuroswarm.training.trainer import StepReport
 
-STEP_S = 0.01
+STEP_S = 0.005
+INNER_STEPS = 32
+PACE = {"diloco": {"inner_steps": INNER_STEPS, "inner_steps_max": 2 * INNER_STEPS}}
 
 
 @dataclass
@@ -63,14 +65,18 @@ class Books:
         return await parts.compute.run(look)
 
 
-@pytest.mark.parametrize("times_slower", [4, 16, 60])
-async def test_a_slow_peer_skips_rounds_and_loses_nothing(tmp_path: Path, times_slower: int):
-    async with Swarm(tmp_path, step_s=STEP_S) as swarm:
+@pytest.mark.parametrize(("times_slower", "wanted"), [(4, 3), (16, 2), (60, 1)])
+async def test_a_slow_peer_skips_rounds_and_loses_nothing(
+    tmp_path: Path, times_slower: int, wanted: int
+):
+    async with Swarm(tmp_path, step_s=STEP_S, **PACE) as swarm:
         *fast, slow = await swarm.start("anna", "bert", "carl", "slow", trains=False)
         slow.step_s = STEP_S * times_slower
         books = Books(slow)
         await swarm.train_together([*fast, slow])
-        await swarm.until(lambda: slow.statistics.contributions_agreed >= 3, what="slow's part")
+        await swarm.until(
+            lambda: slow.statistics.contributions_agreed >= wanted, what="slow's part"
+        )
         slow.parts.compute.pause_training()
         fast[0].parts.compute.pause_training()
         await swarm.until_level()
@@ -78,12 +84,9 @@ async def test_a_slow_peer_skips_rounds_and_loses_nothing(tmp_path: Path, times_
         agreed = {c for e in events for c in e["contributions"]}
         assert await books.missing(agreed) < 1e-4
         of_slow = [e for e in events if slow.node_id.hex() in e["signers"]]
-        assert len(of_slow) >= 3
+        assert len(of_slow) >= wanted
         if times_slower >= 16:
+            # The others went on without it.
+            assert len(events) > slow.parts.trainer.total.steps / INNER_STEPS
             assert len(of_slow) < len(events)
-        # The others waited for it no longer than it takes to hear that it is not ready.
-        steps_of_slow = slow.parts.trainer.total.steps
-        rounds_at_its_pace = steps_of_slow / INNER_STEPS
-        if times_slower == 60:
-            assert len(events) > rounds_at_its_pace
         assert all(len(found) == 1 for found in (await swarm.digests()).values())

@@ -47,7 +47,7 @@ class SmallNode:
         for _ in range(num_steps):
             self.trainer.step()
         progress = self.trainer.progress
-        self.trainer.mark_published()
+        self.trainer.mark_published(self.trainer.progress)
         deltas, payloads = self.ledger.prepare(self.outer.params, self.trainer.local())
         name = self.outer.round.to_bytes(32, "little")
         self.ledger.remember(Publication(name, self.outer.round, deltas, payloads))

@@ -73,7 +73,7 @@ def test_a_resumed_trainer_equals_the_uninterrupted_one_bit_for_bit(make):
     whole = trainer(make())
     for _ in range(5):
         whole.step()
-    whole.mark_published()
+    whole.mark_published(whole.progress)
     whole.step()
     local, (tensors, counters) = whole.local(), whole.inner_state()
     counters = json.loads(json.dumps(counters))
@@ -122,7 +122,7 @@ def test_progress_counts_since_the_publication_and_in_all():
     assert counted.progress.steps == 3
     assert counted.progress.tokens == 3 * 4 * 16
     assert counted.progress.mean_loss == pytest.approx(sum(losses) / 3)
-    counted.mark_published()
+    counted.mark_published(counted.progress)
     assert counted.progress.mean_loss == 0.0
     report = counted.step()
     assert (counted.progress.steps, counted.total.steps) == (1, 4)
