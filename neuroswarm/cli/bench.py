@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from neuroswarm.cli.bench_join import join
 from neuroswarm.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from neuroswarm.bench.matrix import Selection
 
 app = typer.Typer(help="Measure on this machine what the swarm promises.")
+app.command()(join)
 
 
 @app.callback(invoke_without_command=True)
@@ -85,7 +87,7 @@ def attacks(
     from neuroswarm.bench.task import Task
     from neuroswarm.training.threads import choose_num_threads
 
-    _require_file(json_path)
+    require_file(json_path)
     selection = make_selection(quick=quick, seeds=seeds, rules=rules, attacks=only)
     num_processes = jobs or choose_num_threads(os.cpu_count() or 1)
     console = Console()
@@ -94,9 +96,8 @@ def attacks(
     setup = Setup(selection, task, num_processes=num_processes, data=data, runs_path=runs_path)
     report = run_attacks(setup, make_display(console))
     if json_path is not None and runs_path is not None:
-        json_path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n")
+        write_report(json_path, report)
         runs_path.unlink(missing_ok=True)
-        typer.echo(f"measures written to {json_path}")
     _show(report, console.print)
     return _conclude(report)
 
@@ -157,7 +158,13 @@ def _conclude(report: dict[str, Any]) -> int:
     return ExitCode.UNFULFILLED if broken else ExitCode.OK
 
 
-def _require_file(path: Path | None) -> None:
+def write_report(path: Path, report: dict[str, Any]) -> None:
+    """Write what was measured, and say where."""
+    path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n")
+    typer.echo(f"measures written to {path}")
+
+
+def require_file(path: Path | None) -> None:
     """ConfigError if this cannot be written, now rather than after the runs."""
     from neuroswarm.errors import ConfigError
 
