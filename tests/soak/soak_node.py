@@ -71,6 +71,7 @@ class Desk:
         self._read_at_ns = 0
         self._looks = 0
         self._lags: list[float] = []
+        self._num_sources = 0
 
     def take_orders(self) -> None:
         """Read them if they are new."""
@@ -88,7 +89,9 @@ class Desk:
         self._lags.append(loop.time() - expected_at)
         self.take_orders()
         self._looks += 1
-        if self._looks % REPORT_EVERY == 1:
+        has_asked = len(self._links.state_sources) > self._num_sources
+        if has_asked or self._looks % REPORT_EVERY == 1:
+            self._num_sources = len(self._links.state_sources)
             self._write()
             self._lags.clear()
         loop.call_later(LOOK_S, self._look, loop.time() + LOOK_S)

@@ -43,6 +43,7 @@ class Trouble:
     at_s: float
     """Seconds after the swarm trains."""
     lasts_s: float
+    """Seconds; a donor's death lasts so long after it was struck."""
     victims: tuple[int, ...]
     """Numbers of nodes; of a partition the smaller group. Of a donor's death the joiner."""
 
@@ -85,10 +86,10 @@ _LASTS_S = {
     Kind.PARTITION: (15.0, 40.0),
     Kind.LEAVE: (9.0, 20.0),
     Kind.JOIN_TWO: (2.0, 8.0),
-    Kind.DONOR_DEATH: (25.0, 30.0),
+    Kind.DONOR_DEATH: (10.0, 20.0),
     Kind.POWER_CUT: (3.0, 6.0),
 }
-_CALM_FACTOR = {Kind.PARTITION: 1.5, Kind.POWER_CUT: 2.0, Kind.JOIN_TWO: 1.3}
+_CALM_FACTOR = {Kind.PARTITION: 1.5, Kind.POWER_CUT: 2.0, Kind.JOIN_TWO: 1.3, Kind.DONOR_DEATH: 2.0}
 
 
 def write_script(plan: Plan) -> list[Trouble]:

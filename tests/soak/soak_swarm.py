@@ -28,7 +28,7 @@ HEAL_S = 150.0
 """Longest time after a trouble until all stand on one lineage."""
 MAX_LOAD_FACTOR = 3.0
 STEP_S = 0.1
-SLOW_STATE_S = 2.0
+SLOW_STATE_S = 3.0
 HEARTBEAT_S = 1.0
 
 SETTINGS = {

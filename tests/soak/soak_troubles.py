@@ -37,8 +37,10 @@ class Struck:
     round_one: int = 0
     left_s: float | None = None
     """How long the graceful leave took."""
-    donor: str = ""
-    """What became of the donor."""
+    donor: str = "not struck"
+    """What became of the donor, if there is one."""
+    donor_at: float | None = None
+    """When that was."""
 
 
 class Troubles:
@@ -92,7 +94,7 @@ class Troubles:
             self._watch_recovery(current, now)
         else:
             self._watch(current, now)
-            if now >= current.began_at + current.trouble.lasts_s and not self._due:
+            if self._is_done(current, now):
                 self._end(current)
         self._swarm.give_orders()
 
@@ -153,6 +155,17 @@ class Troubles:
         if struck.trouble.kind is Kind.DONOR_DEATH and self._donor is None:
             self._strike_donor(struck)
 
+    def _is_done(self, struck: Struck, now: float) -> bool:
+        """Whether it is time to undo it."""
+        if struck.trouble.kind is Kind.LEAVE and struck.left_s is None:
+            return False
+        began_at = struck.began_at
+        if struck.trouble.kind is Kind.DONOR_DEATH:
+            if struck.donor_at is None:
+                return self._swarm.peers[struck.trouble.victims[0]].is_ready
+            began_at = struck.donor_at
+        return now >= began_at + struck.trouble.lasts_s and not self._due
+
     def _strike_donor(self, struck: Struck) -> None:
         joiner = self._swarm.peers[struck.trouble.victims[0]]
         if not joiner.state_sources:
@@ -166,14 +179,13 @@ class Troubles:
         else:
             struck.donor = f"{name} killed"
             self._kill(number)
+        struck.donor_at = time.time()
         self.counts["donors struck"] += 1
 
     # -- undoing ---------------------------------------------------------------------
 
     def _end(self, struck: Struck) -> None:
         trouble = struck.trouble
-        if trouble.kind is Kind.LEAVE and struck.left_s is None:
-            return
         if trouble.kind is Kind.PARTITION:
             self._swarm.cut_off = frozenset()
         elif trouble.kind is Kind.STOP:
@@ -241,6 +253,6 @@ def _figures(struck: Struck, began: float) -> dict[str, Any]:
     }
     if struck.left_s is not None:
         values["left_after_s"] = round(struck.left_s, 1)
-    if struck.donor:
+    if trouble.kind is Kind.DONOR_DEATH:
         values["donor"] = struck.donor
     return values
