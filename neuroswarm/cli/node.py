@@ -105,6 +105,7 @@ def gather(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Swa
         layers.append(merging.from_values({"run.training": False}, "--no-training"))
     merged = merging.resolve(layers)
     _require_addresses(merged)
+    _require_an_end(merged)
     plan = _plan(merged)
     for remark in plan.remarks:
         logger.warning("%s", remark)
@@ -122,6 +123,19 @@ def _require_addresses(merged: Settings) -> None:
         except ConfigError as error:
             origin = merged.origins["network.trackers"]
             raise ConfigError(f"{error}, set by {origin}") from error
+
+
+def _require_an_end(merged: Settings) -> None:
+    """ConfigError if the run is to end by what a node that does not train never does."""
+    from neuroswarm.errors import ConfigError
+
+    run = merged.config.run
+    if run.tokens is not None and not run.training:
+        raise ConfigError(
+            f"a node that does not train (set by {merged.origins['run.training']}) never trains on "
+            f"{run.tokens} tokens (set by {merged.origins['run.tokens']}): end it by --rounds, "
+            "--minutes or --until-loss, or not at all"
+        )
 
 
 def _plan(merged: Settings) -> PortPlan:
@@ -161,8 +175,8 @@ def _create(token: str | None, config: SwarmNodeConfig) -> SwarmNode:
 
 
 async def _work(running: SwarmNode) -> None:
-    """Train until the run's limits; a node that does not train serves until it is stopped."""
+    """Train until the run's limits; a node that does not train follows rounds until then."""
     if running.config.run.training:
         await running.run()
     else:
-        await running.core.wait_closed()
+        await running.follow()

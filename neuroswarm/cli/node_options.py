@@ -22,7 +22,8 @@ def _option(text: str, panel: str, *names: str, variable: str = "") -> Any:
 Tracker = Annotated[
     list[str] | None,
     _option(
-        "Address of any node or tracker, like http://10.0.0.5:7101; may be given again.",
+        "Address of any node or tracker, like http://10.0.0.5:7101 (without a port: 7100, that of "
+        "`neuroswarm tracker`; nodes have 7101); may be given again.",
         NETWORK,
         variable="TRACKER",
     ),

@@ -1,6 +1,7 @@
 """Running a long-lived service from the command line until it ends or a signal stops it.
 
-The first SIGTERM or SIGINT stops gracefully, a second one leaves at once.
+The first SIGTERM or SIGINT stops gracefully, a second one leaves at once. A stop that was asked
+for ends in time whatever hangs: what is on the disk is whole at any moment, as after a power cut.
 """
 
 from __future__ import annotations
@@ -23,17 +24,59 @@ logger = logging.getLogger(__name__)
 S = TypeVar("S")
 
 STOP_DEADLINE_S = 80.0
-"""A stop that takes longer is cut short; orchestrators kill after 90 s."""
+"""The end of a run that takes longer is cut short: the stop of some part hangs."""
+
+LEAVE_DEADLINE_S = 7.0
+"""Time for a stop that a signal asks for. Longer takes only what need not be waited for: an inner
+step of a large model, an import, a disk; orchestrators kill after 10 s."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Watchdog:
+    """Ends the process at a deadline, from a thread of its own."""
+
+    def __init__(self, leave: Callable[[int], object] = os._exit) -> None:
+        self._leave = leave
+        self._timer: threading.Timer | None = None
+        self._is_urgent = False
+
+    def start(self, within_s: float, code: ExitCode) -> None:
+        """Leave with that code after so many seconds; a deadline for success is not moved."""
+        if self._is_urgent:
+            return
+        self.cancel()
+        self._is_urgent = code is ExitCode.OK
+        self._timer = threading.Timer(within_s, self._bite, (within_s, code))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        """The process ends by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _bite(self, within_s: float, code: ExitCode) -> None:
+        logger.warning(
+            "leaving: not everything stopped within %g s; a restart goes on from the last "
+            "checkpoint",
+            within_s,
+        )
+        self._leave(code)
 
 
 class StopSignals:
     """What SIGTERM and SIGINT do to the task that runs a service."""
 
-    def __init__(self, task: asyncio.Task[Any], leave: Callable[[int], object] = os._exit) -> None:
+    def __init__(
+        self,
+        task: asyncio.Task[Any],
+        leave: Callable[[int], object] = os._exit,
+        watchdog: Watchdog | None = None,
+    ) -> None:
         self._task = task
         self._leave = leave
+        self._watchdog = watchdog or Watchdog(leave)
         self._is_stopping = False
         self.has_cancelled = False
 
@@ -42,6 +85,7 @@ class StopSignals:
         if self.has_cancelled or (self._is_stopping and number == signal.SIGINT):
             self._leave(128 + number)
             return
+        self._watchdog.start(LEAVE_DEADLINE_S, ExitCode.OK)
         if self._is_stopping:
             return  # it ends by itself already; a graceful stop is what SIGTERM asks for
         self.has_cancelled = True
@@ -51,6 +95,7 @@ class StopSignals:
     def begin_stop(self) -> None:
         """From here on the service stops; a first signal must not disturb that."""
         self._is_stopping = True
+        self._watchdog.start(STOP_DEADLINE_S, ExitCode.STOP_HANGS)
 
 
 def run_service(
@@ -58,35 +103,36 @@ def run_service(
 ) -> None:
     """Make and start a service, do the work, stop the service; returns early when signalled.
 
+    Making it may import for seconds, so that comes first: the event loop could not hear a signal.
     Creates the event loop: the only place of the command line that does.
     """
     raise_file_limit()
     limit_arenas(os.environ)
-    asyncio.run(_run(make, work))
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    service, watchdog = make(), Watchdog()
+    try:
+        asyncio.run(_run(service, work, watchdog))
+    finally:
+        watchdog.cancel()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def _run(
-    make: Callable[[], AbstractAsyncContextManager[S]], work: Callable[[S], Awaitable[None]]
+    made: AbstractAsyncContextManager[S], work: Callable[[S], Awaitable[None]], watchdog: Watchdog
 ) -> None:
     task = asyncio.current_task()
     assert task is not None, "a coroutine that runs has a task"
-    signals = StopSignals(task)
-    watchdog = threading.Timer(STOP_DEADLINE_S, os._exit, (ExitCode.STOP_HANGS,))
-    watchdog.daemon = True
+    signals = StopSignals(task, watchdog=watchdog)
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
         loop.add_signal_handler(number, signals.on_signal, number)
     try:
-        async with make() as service:
+        async with made as service:
             try:
                 await work(service)
             finally:
                 signals.begin_stop()
-                watchdog.start()
     except asyncio.CancelledError:
         if not signals.has_cancelled:
             raise
-    finally:
-        watchdog.cancel()
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)

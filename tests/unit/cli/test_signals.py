@@ -3,11 +3,13 @@
 import asyncio
 import os
 import signal
+import threading
 from types import TracebackType
 
 import pytest
 
-from neuroswarm.cli.signals import StopSignals, run_service
+from neuroswarm.cli.exit_codes import ExitCode
+from neuroswarm.cli.signals import StopSignals, Watchdog, run_service
 from neuroswarm.errors import ConfigError
 
 
@@ -85,11 +87,13 @@ def test_handlers_are_put_back():
 async def test_second_signal_leaves_at_once_with_the_signals_code():
     left: list[int] = []
     task = asyncio.ensure_future(asyncio.get_running_loop().create_future())
-    signals = StopSignals(task, left.append)  # type: ignore[arg-type]
+    watchdog = Watchdog(left.append)
+    signals = StopSignals(task, left.append, watchdog)  # type: ignore[arg-type]
     signals.on_signal(signal.SIGTERM)
     assert (signals.has_cancelled, left) == (True, [])
     signals.on_signal(signal.SIGTERM)
     assert left == [128 + signal.SIGTERM]
+    watchdog.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
@@ -97,10 +101,52 @@ async def test_second_signal_leaves_at_once_with_the_signals_code():
 async def test_signal_during_the_stop_does_not_disturb_it():
     left: list[int] = []
     future = asyncio.get_running_loop().create_future()
-    signals = StopSignals(future, left.append)  # type: ignore[arg-type]
+    watchdog = Watchdog(left.append)
+    signals = StopSignals(future, left.append, watchdog)  # type: ignore[arg-type]
     signals.begin_stop()
     signals.on_signal(signal.SIGTERM)
     assert not future.cancelled()
     assert left == []
     signals.on_signal(signal.SIGINT)
     assert left == [128 + signal.SIGINT]
+    watchdog.cancel()
+
+
+def test_a_stop_that_was_asked_for_ends_in_time_with_code_0():
+    left: list[int] = []
+    has_left = threading.Event()
+
+    def leave(code: int) -> None:
+        left.append(code)
+        has_left.set()
+
+    watchdog = Watchdog(leave)
+    watchdog.start(0.001, ExitCode.OK)
+    watchdog.start(60.0, ExitCode.STOP_HANGS)  # the stop begins: no more time than before
+    assert has_left.wait(10)
+    assert left == [ExitCode.OK]
+
+
+def test_the_end_of_a_run_that_hangs_is_an_error():
+    left: list[int] = []
+    has_left = threading.Event()
+
+    def leave(code: int) -> None:
+        left.append(code)
+        has_left.set()
+
+    Watchdog(leave).start(0.001, ExitCode.STOP_HANGS)
+    assert has_left.wait(10)
+    assert left == [ExitCode.STOP_HANGS]
+
+
+def test_a_service_is_made_before_the_event_loop_runs():
+    def make() -> Recorder:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        return Recorder()
+
+    async def work(running: Recorder) -> None:
+        assert running.events == ["started"]
+
+    run_service(make, work)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -53,8 +57,23 @@ def test_certificate_is_signed_by_the_token_and_names_the_node():
     certificate.verify_directly_issued_by(TOKEN.certificate_authority.certificate)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == [MEMBER_NAME, get_host_name(KEY.node_id)]
-    assert certificate.not_valid_before_utc.year == 1970
+    assert certificate.not_valid_before_utc.year == 1950
     assert certificate.not_valid_after_utc.year == 2200
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
+@pytest.mark.parametrize("clock_s", [0, 1, 1_700_000_000, 3_153_600_000], ids=str)
+def test_certificates_are_valid_by_every_clock_from_the_first_second_on(
+    tmp_path: Path, clock_s: int
+):
+    credentials = issue(TOKEN, KEY)
+    (tmp_path / "ca").write_bytes(credentials.ca_pem)
+    (tmp_path / "node").write_bytes(credentials.certificate_pem)
+    command = ["openssl", "verify", "-attime", str(clock_s), "-CAfile"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "ca"), str(tmp_path / "node")], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_certificate_of_another_token_has_another_issuer():

@@ -1,0 +1,29 @@
+"""What SIGTERM and SIGINT do before a node runs: nothing is at stake yet, so the process leaves.
+
+Imports next to nothing: it comes before everything that takes time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from types import FrameType
+
+LONG_LIVED = ("node", "tracker")
+"""Commands that end well when they are asked to; the others were not finished."""
+
+
+def leave_until_started(arguments: Sequence[str]) -> None:
+    """End the process with code 0 on a signal, until `neuroswarm.cli.signals` takes over.
+
+    Args:
+        arguments: Of the command line, without the program; other commands are left as they are.
+    """
+    if arguments[:1] and arguments[0] in LONG_LIVED:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _leave)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    os._exit(0)
