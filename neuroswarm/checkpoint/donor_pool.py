@@ -18,7 +18,7 @@ PIECES_PER_DONOR = 2
 """Pieces asked of one donor at once, so that it need not wait for the next request."""
 
 MAX_KNOWN = 256
-MAX_REST_S = 30.0
+MAX_REST_S = 15.0
 BUSY_S = (0.5, 2.0)
 """Rest of a donor that is busy, drawn between these."""
 
@@ -91,7 +91,7 @@ class DonorPool:
     def failed(self, donor: Donor, now: float) -> None:
         """It did not answer, or made no progress: longer and longer rests."""
         donor.num_strikes += 1
-        self._rest(donor, now + min(MAX_REST_S, 2.0**donor.num_strikes))
+        self._rest(donor, now + min(MAX_REST_S, 2.0 ** (donor.num_strikes - 1)))
 
     def was_busy(self, donor: Donor, now: float) -> None:
         """It serves others: ask it again soon, not at the same moment as they."""
