@@ -33,6 +33,11 @@ from neuroswarm.wire.messages import Contribution, FragmentPayload
 Tamper = Callable[[Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
 """(outer parameters, local parameters) -> what is published as local parameters."""
 
+MAX_COMMIT_WAIT_S = 2.0
+"""Longest wait of a snapshot for a commit in progress."""
+
+_LOOK_S = 0.005
+
 SLOW_STEP_S = 0.25
 """Seconds between the ends of two steps above which a copy of the parameters is kept ready: to wait
 for the step in progress would make a slow peer late for every round."""
@@ -268,6 +273,12 @@ class Replica:
 
         await self._compute.run(shift)
 
+    async def _await_commit(self) -> None:
+        """Let a lone node finish its commit: in between it is at no point of an unbroken run."""
+        until = self._clock.monotonic() + MAX_COMMIT_WAIT_S
+        while self.solo.is_committing and self._clock.monotonic() < until:
+            await self._clock.sleep(_LOOK_S)
+
     async def snapshot(self) -> Snapshot:
         """Copy everything between two steps."""
 
@@ -279,6 +290,7 @@ class Replica:
                 inner=self._trainer.inner_state(),
             )
 
+        await self._await_commit()
         return await self._compute.run(take)
 
     async def evaluate_state(self, state: OuterState, num_batches: int) -> float:

@@ -86,28 +86,63 @@ async def fall_behind(swarm: Swarm, who: Member, *, rounds: int) -> None:
     assert all(len(found) == 1 for found in (await swarm.digests()).values())
 
 
-async def test_after_a_power_cut_in_mid_round_everyone_keeps_its_word(tmp_path: Path):
-    # Slow to settle, so that the power goes when all have published and nobody has confirmed;
-    # patient, so that nobody who is slow to come back is left out of the round.
-    slow = {
-        "settle_s": 5.0, "min_settle_s": 1.0, "min_grace_s": 15.0, "contagion_s": 15.0,
-        "ballot_deadline_s": 15.0, "confirm_deadline_s": 15.0, "collect_deadline_s": 30.0,
-    }  # fmt: skip
-    async with Swarm(tmp_path, rounds=slow) as swarm:
+# Slow to settle, so that the power goes when all have published and nobody has confirmed; patient,
+# so that nobody who is slow to come back is left out of the round.
+UNHURRIED = {
+    "settle_s": 5.0, "min_settle_s": 1.0, "min_grace_s": 15.0, "contagion_s": 15.0,
+    "ballot_deadline_s": 15.0, "confirm_deadline_s": 15.0, "collect_deadline_s": 30.0,
+}  # fmt: skip
+
+
+async def until_all_have_closed(swarm: Swarm, members: list[Member]) -> set[str]:
+    """Wait until everybody's ballot of the same round is out; the contributions published in it."""
+
+    def is_mid_round() -> bool:
+        phases = {member.parts.rounds.driver.phase for member in members}
+        rounds = {member.round for member in members}
+        return phases == {Phase.CLOSED} and len(rounds) == 1 and rounds.pop() > 0
+
+    await swarm.until(is_mid_round, what="everyone to have published")
+    for member in members:
+        await member.parts.recorder.drained()
+    assert is_mid_round()
+    register = members[0].parts.rounds.intake.register
+    about = members[0].round, members[0].digest
+    return {signed.id.hex() for signed in register.find(Kind.CONTRIBUTION, *about)}
+
+
+async def test_what_was_agreed_outlives_a_power_cut_though_its_author_never_comes_back(
+    tmp_path: Path,
+):
+    async with Swarm(tmp_path, rounds=UNHURRIED) as swarm:
         members = await swarm.found(*NAMES)
+        published = await until_all_have_closed(swarm, members)
+        round_ = members[0].round
+        swarm.cut_power(*members)
+        *others, dora = members
+        await swarm.bury(dora)
+        again = await swarm.restart(*others, trains=False)
+        await swarm.train_together(again)
+        await swarm.until_round(round_ + 1, again)
+        await swarm.until_level(again)
+        assert len(published) == 4
+        for member in again:
+            assert member.parts.rounds.intake.counters["equivocators"] == 0
+            commits = [
+                event
+                for event in await member.events()
+                if event["event"] == "commit" and event["round"] == round_ + 1
+            ]
+            assert [set(event["contributions"]) for event in commits] == [published]
+            assert dora.node_id.hex() in commits[0]["signers"]
+        assert all(len(found) == 1 for found in (await swarm.digests(again)).values())
 
-        def is_mid_round() -> bool:
-            phases = {member.parts.rounds.driver.phase for member in members}
-            rounds = {member.round for member in members}
-            return phases == {Phase.CLOSED} and len(rounds) == 1 and rounds.pop() > 0
 
-        await swarm.until(is_mid_round, what="everyone to have published")
-        for member in members:
-            await member.parts.recorder.drained()
-        assert is_mid_round()
-        round_, digest = members[0].round, members[0].digest
-        register = members[0].parts.rounds.intake.register
-        published = {s.id.hex() for s in register.find(Kind.CONTRIBUTION, round_, digest)}
+async def test_after_a_power_cut_in_mid_round_everyone_keeps_its_word(tmp_path: Path):
+    async with Swarm(tmp_path, rounds=UNHURRIED) as swarm:
+        members = await swarm.found(*NAMES)
+        published = await until_all_have_closed(swarm, members)
+        round_ = members[0].round
         swarm.cut_power(*members)
         again = await swarm.restart(*members, trains=False)
         assert [member.round for member in again] == [round_] * 4
