@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from types import FrameType
+from typing import NoReturn
 
 LONG_LIVED = ("node", "tracker")
 """Commands that end well when they are asked to; the others were not finished."""
@@ -23,6 +25,18 @@ def leave_until_started(arguments: Sequence[str]) -> None:
     if arguments[:1] and arguments[0] in LONG_LIVED:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
+
+
+def leave(arguments: Sequence[str], code: int) -> NoReturn:
+    """End the process; long-lived commands without taking the interpreter apart.
+
+    All that matters is closed by then; with torch loaded, the rest takes seconds on small machines.
+    """
+    if arguments[:1] and arguments[0] in LONG_LIVED:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

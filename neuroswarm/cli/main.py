@@ -10,6 +10,7 @@ from typing import Annotated, cast
 import typer
 
 from neuroswarm.cli import bench, demo, node, owner, rules, status, token, tracker
+from neuroswarm.cli.early_signals import leave
 from neuroswarm.cli.exit_codes import ExitCode, explain
 
 # click's own errors (bad usage), wherever this version of typer keeps them
@@ -54,7 +55,7 @@ def main() -> None:
     """Entry point of the `neuroswarm` script."""
     # The C core of gRPC logs refused handshakes by itself; it reads this when it is imported.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    sys.exit(run(sys.argv[1:]))
+    leave(sys.argv[1:], run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
