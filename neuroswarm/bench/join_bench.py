@@ -15,8 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from neuroswarm.bench.join_child import Spec
-from neuroswarm.bench.join_measures import Joined, check, measure, to_json
+from neuroswarm.bench.join_measures import Joined, check, check_transfer, measure, to_json
+from neuroswarm.bench.join_transfer import measure_transfer
+from neuroswarm.bench.report import Promise
 from neuroswarm.demo.children import Children, Command
 from neuroswarm.demo.events import Committed, Event, Published, parse_event
 from neuroswarm.errors import DemoFailed
@@ -30,6 +34,7 @@ WARM_UP_ROUNDS = 2
 START_S = 120.0
 KILL_AT_PERCENT = 40.0
 REPORT_VERSION = 1
+MB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,15 @@ class Case:
     """Least time of an inner step of the donors, seconds; 8 of them make a round."""
     kills_donor: bool = False
     inner_steps: int = 8
+    is_transfer_only: bool = False
+
+    @property
+    def needed_mb(self) -> int:
+        """Memory that its processes need, as measured: MB."""
+        millions = self.num_params / 1e6
+        if self.is_transfer_only:
+            return int(500 + 20 * millions)
+        return int((NUM_DONORS + 1) * (500 + 75 * millions))
 
     @property
     def physical_s(self) -> float:
@@ -57,7 +71,9 @@ FULL = (
     Case("10M at 10 Mbit/s", 10_000_000, 10, 8.0),
     Case("10M at 40 Mbit/s, a donor killed", 10_000_000, 40, 3.0, kills_donor=True),
     Case("100M at 100 Mbit/s", 100_000_000, 100, 10.0),
-)
+    Case("100M at 100 Mbit/s, the transfer alone, a donor killed", 100_000_000, 100, 0.0,
+         kills_donor=True, is_transfer_only=True),
+)  # fmt: skip
 
 
 class Node:
@@ -156,17 +172,40 @@ def run_cases(
     Raises:
         DemoFailed: a node ended, or something took much longer than it may.
     """
-    results, promises = [], []
+    results: list[dict[str, Any]] = []
+    promises: list[Promise] = []
+    left_out: list[str] = []
     for case in cases:
+        free_mb = psutil.virtual_memory().available // MB
+        if free_mb < case.needed_mb:
+            left_out.append(f"{case.name}: needs {case.needed_mb} MB of memory, {free_mb} are free")
+            say(f"left out: {left_out[-1]}")
+            continue
         say(f"{case.name}: the state takes {case.physical_s:.1f} s on the link alone")
-        with tempfile.TemporaryDirectory(prefix="neuroswarm-join-") as folder:
-            joined = _run_case(case, Path(folder), environment, say)
-        results.append({"case": asdict(case), **to_json(joined)})
-        checked = check(case.name, joined, is_disturbed=case.kills_donor)
-        promises += [asdict(promise) for promise in checked]
+        measured, checked = _carry_out(case, environment, say)
+        results.append({"case": asdict(case), **measured})
+        promises += checked
         for promise in checked:
             say(f"  {'holds' if promise.holds else 'BROKEN'}: {promise.said}")
-    return {"version": REPORT_VERSION, "results": results, "promises": promises}
+    if not results:
+        raise DemoFailed(f"nothing was measured; {'; '.join(left_out)}")
+    return {
+        "version": REPORT_VERSION,
+        "results": results,
+        "promises": [asdict(promise) for promise in promises],
+        "left_out": left_out,
+    }
+
+
+def _carry_out(
+    case: Case, environment: Mapping[str, str], say: Callable[[str], None]
+) -> tuple[dict[str, Any], list[Promise]]:
+    if case.is_transfer_only:
+        moved = measure_transfer(case.num_params, case.mbit, kills_donor=case.kills_donor)
+        return asdict(moved), check_transfer(case.name, moved)
+    with tempfile.TemporaryDirectory(prefix="neuroswarm-join-") as folder:
+        joined = _run_case(case, Path(folder), environment, say)
+    return to_json(joined), check(case.name, joined, is_disturbed=case.kills_donor)
 
 
 def _run_case(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from neuroswarm.bench.join_transfer import Transfer
 from neuroswarm.bench.report import Promise
 from neuroswarm.demo.events import Committed, Published
 
@@ -107,6 +108,12 @@ def measure(
     )
 
 
+def check_transfer(name: str, moved: Transfer) -> list[Promise]:
+    """What was promised of a transfer alone, and whether it holds."""
+    ratio, fetched = moved.seconds / moved.physical_s, moved.fetched_bytes / moved.state_bytes
+    return _of_transfer(name, ratio, fetched)
+
+
 def check(name: str, joined: Joined, *, is_disturbed: bool) -> list[Promise]:
     """What was promised of a joiner, and whether it holds.
 
@@ -118,18 +125,7 @@ def check(name: str, joined: Joined, *, is_disturbed: bool) -> list[Promise]:
     j = joined
     limit_s = j.round_before_s + MAX_TRANSFER_RATIO * j.physical_s + j.peers_s
     promises = [
-        Promise(
-            f"{name}: transfer",
-            j.transfer_ratio <= MAX_TRANSFER_RATIO,
-            f"{name}: the state took {j.transfer_ratio:.2f} x what the link allows "
-            f"(promised: {MAX_TRANSFER_RATIO})",
-        ),
-        Promise(
-            f"{name}: fetched",
-            j.fetched_ratio <= MAX_FETCHED_RATIO,
-            f"{name}: {j.fetched_ratio:.2f} x the state was fetched "
-            f"(promised: {MAX_FETCHED_RATIO})",
-        ),
+        *_of_transfer(name, j.transfer_ratio, j.fetched_ratio),
         Promise(
             f"{name}: contributes",
             j.rounds_waited == 0 or j.takes_part_s <= limit_s,
@@ -148,6 +144,22 @@ def check(name: str, joined: Joined, *, is_disturbed: bool) -> list[Promise]:
             )
         )
     return promises
+
+
+def _of_transfer(name: str, ratio: float, fetched: float) -> list[Promise]:
+    return [
+        Promise(
+            f"{name}: transfer",
+            ratio <= MAX_TRANSFER_RATIO,
+            f"{name}: the state took {ratio:.2f} x what the link allows "
+            f"(promised: {MAX_TRANSFER_RATIO})",
+        ),
+        Promise(
+            f"{name}: fetched",
+            fetched <= MAX_FETCHED_RATIO,
+            f"{name}: {fetched:.2f} x the state was fetched (promised: {MAX_FETCHED_RATIO})",
+        ),
+    ]
 
 
 def to_json(joined: Joined) -> dict[str, Any]:

@@ -33,8 +33,8 @@ def join(
     the state's transfer over what the link allows, the bytes fetched over the state's, the time
     until it takes part, and the rounds of the others.
 
-    100M parameters need about 20 GB of memory for the four processes, and 10 minutes; without
-    that, leave them out with --only.
+    100M parameters need 32 GB of memory for the four processes; with less, only their transfer
+    is measured. All cases take half an hour.
 
     Ends with 70 if what was promised does not hold.
 
