@@ -1,0 +1,108 @@
+"""Which lineage a swarm ends on, and that nothing of the others is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from neuroswarm.checkpoint.outer_files import OuterFiles
+from neuroswarm.testing.member import Member
+from neuroswarm.testing.swarm import Swarm
+from neuroswarm.wire.messages import Contribution, FragmentPayload
+from neuroswarm.wire.signed import Kind, sign
+
+NAMES = ("anna", "bert", "carl")
+
+
+def left_behind(member: Member) -> set[bytes]:
+    """Digests of the outer states that a node has given up and kept, all of them whole."""
+    files = OuterFiles(member.folder / "left-behind")
+    return {files.load(file)[0].digest for file in files.files()}
+
+
+async def test_one_alone_gives_way_to_two_however_far_ahead_it_is_and_keeps_its_state(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    async with Swarm(tmp_path) as swarm:
+        anna, bert, carl = await swarm.found(*NAMES)
+        await swarm.until_round(1)
+        cut = swarm.network.partition([carl.node_id], [anna.node_id, bert.node_id])
+        for member in (anna, bert):
+            member.step_s = 0.1
+        await swarm.more_rounds(2)
+        fork = max(anna.round, bert.round)
+        await swarm.until(lambda: carl.round >= fork + 6, what="carl to be far ahead")
+        given_up = carl.round
+        assert given_up > max(anna.round, bert.round)
+        swarm.network.heal()
+        await swarm.until(lambda: carl.statistics.repairs > 0, what="carl's repair")
+        await swarm.more_rounds(2)
+        await swarm.until_level()
+        assert [anna.statistics.repairs, bert.statistics.repairs] == [0, 0]
+        assert all(len(found) == 1 for found in (await swarm.digests()).values())
+        (repair, *_) = [e for e in await carl.events() if e.get("is_repair")]
+        assert repair["left_round"] >= given_up
+        assert bytes.fromhex(repair["left_digest"]) in left_behind(carl)
+        assert f"state left behind in round {repair['left_round']} kept in" in caplog.text
+        assert cut.fired > 0
+
+
+async def test_of_a_swarm_parted_in_halves_the_losers_keep_their_states(tmp_path: Path):
+    async with Swarm(tmp_path) as swarm:
+        members = await swarm.found("anna", "bert", "carl", "dora")
+        ids = [member.node_id for member in members]
+        await swarm.until_round(1)
+        cut = swarm.network.partition(ids[:2], ids[2:])
+        await swarm.more_rounds(3)
+        swarm.network.heal()
+        await swarm.until(lambda: sum(m.statistics.repairs for m in members) >= 2, what="repairs")
+        await swarm.until_level()
+        losers = [member for member in members if member.statistics.repairs]
+        assert cut.fired > 0
+        assert {m.name for m in losers} in ({"anna", "bert"}, {"carl", "dora"})
+        for loser in losers:
+            left = {e["left_digest"] for e in await loser.events() if e.get("is_repair")}
+            assert {bytes.fromhex(digest) for digest in left} <= left_behind(loser)
+
+
+async def test_a_contribution_to_another_base_counts_nowhere(tmp_path: Path):
+    async with Swarm(tmp_path) as swarm:
+        members = await swarm.found(*NAMES)
+        await swarm.until_round(1)
+        anna, *others = members
+        wrong = misdirected(anna)
+        for member in others:
+            # As if it had come by gossip from anna.
+            member.parts.rounds.intake.on_statement(*wrong, anna.node_id)
+        await swarm.more_rounds(2)
+        await swarm.until_level()
+        agreed = {
+            contribution
+            for event in await others[0].events()
+            if event["event"] == "commit"
+            for contribution in event["contributions"]
+        }
+        assert agreed
+        assert wrong[0].id.hex() not in agreed
+        digests = await swarm.digests()
+        assert all(len(found) == 1 for found in digests.values()), digests
+        equivocators = [m.parts.rounds.intake.counters["equivocators"] for m in others]
+        assert equivocators == [0, 0], "two bases are two rounds"
+
+
+def misdirected(who: Member):
+    """A contribution of that member to a base that nobody has."""
+    state, crowd = who.parts.replica.state, who.parts.rounds.crowd
+    header = Contribution(
+        swarm_id=crowd.swarm_id,
+        round=state.round,
+        base_digest=bytes(32),
+        architecture=state.architecture,
+        codec=state.rules.codec,
+        inner_steps=4,
+        tokens=64,
+        loss=1.0,
+        fragments=(FragmentPayload(0, bytes(32), 1),),
+    )
+    return sign(Kind.CONTRIBUTION, header.encode(), who.key), header
