@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from neuroswarm.cli.bench_checkpoint import checkpoint
 from neuroswarm.cli.bench_join import join
 from neuroswarm.cli.exit_codes import ExitCode
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Measure on this machine what the swarm promises.")
 app.command()(join)
+app.command()(checkpoint)
 
 
 @app.callback(invoke_without_command=True)
