@@ -18,7 +18,7 @@ from neuroswarm.checkpoint.budget import ByteBudget
 from neuroswarm.checkpoint.complaint import Complaint
 from neuroswarm.checkpoint.schedule import Risk, Situation, decide, find_risks
 from neuroswarm.checkpoint.snapshot import Snapshot
-from neuroswarm.checkpoint.store import CheckpointStore, Recovered
+from neuroswarm.checkpoint.store import CheckpointStore, Recovered, comes_again
 from neuroswarm.clock import Clock
 from neuroswarm.config.sections import CheckpointConfig
 from neuroswarm.diloco.state import OuterState
@@ -87,6 +87,10 @@ class Checkpointer(Service):
         self._complaint = Complaint(logger, "training goes on; will try again")
         self._newest: tuple[OuterState, Mapping[str, Any]] | None = None
         self._durable: bytes | None = None
+        self._inner_round: int | None = None
+        """Round of the newest inner checkpoint on the disk."""
+        self._unannounced: OuterState | None = None
+        """On the disk, but a restart comes to it by itself once more."""
         self._is_synced = True
         self._inner_at = clock.monotonic()
         self._inner_bytes: int | None = None
@@ -111,6 +115,7 @@ class Checkpointer(Service):
         self.note_outer(kept.outer)
         self._durable = kept.outer.digest
         snapshot = kept.snapshot
+        self._inner_round = None if snapshot is None else snapshot.outer.round
         self._is_synced = snapshot is not None and snapshot.outer.digest == self._durable
 
     def expect(self, risk: Risk) -> None:
@@ -203,7 +208,7 @@ class Checkpointer(Service):
     ) -> CheckpointError | None:
         error = await self._write(self._store.save_outer, state, meta)
         if error is None:
-            await self._became_durable(state)
+            await self._became_durable(state, meta)
         return error
 
     async def _write_inner(self, reason: str) -> CheckpointError | None:
@@ -226,6 +231,10 @@ class Checkpointer(Service):
             self.num_inner += 1
             self.last_reason = reason
             self._subject.on_saved(snapshot.outer.round)
+            self._inner_round = snapshot.outer.round
+            if self._unannounced is not None:
+                state, self._unannounced = self._unannounced, None
+                await self._subject.on_durable(state)
             self._inner_at, self._steps_then = taken_at, steps
             self._inner_bytes = snapshot.inner_bytes
             self._is_synced = self._newest[0].digest == snapshot.outer.digest
@@ -246,7 +255,12 @@ class Checkpointer(Service):
         self._complaint.worked("writing checkpoints")
         return None
 
-    async def _became_durable(self, state: OuterState) -> None:
+    async def _became_durable(self, state: OuterState, meta: Mapping[str, Any]) -> None:
         self._durable = state.digest
         self.num_outer += 1
-        await self._subject.on_durable(state)
+        before = self._inner_round
+        if before is not None and comes_again(meta, state.round, before):
+            self._unannounced = state
+        else:
+            self._unannounced = None
+            await self._subject.on_durable(state)

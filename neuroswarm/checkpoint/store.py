@@ -177,7 +177,11 @@ class CheckpointStore:
                 return None
             return Recovered(newest.state, None, newest.meta)
         number, snapshot, named = pair
-        stand = newest if newest is not None and newest.number > number else named
+        is_newer = newest is not None and newest.number > number
+        stand = named
+        if newest is not None and is_newer:
+            again = comes_again(newest.meta, newest.state.round, named.state.round)
+            stand = named if again else newest
         return Recovered(stand.state, snapshot, {**stand.meta, **snapshot.meta})
 
     # -- loading ---------------------------------------------------------------------
@@ -296,6 +300,20 @@ class CheckpointStore:
 
     def _path(self, number: int, ending: str = "") -> Path:
         return self._folder / f"inner-{number:08d}{ending}"
+
+
+def comes_again(meta: Mapping[str, Any], outer_round: int, inner_round: int) -> bool:
+    """Whether a restart leads to an outer state again, bit for bit, from the inner checkpoint.
+
+    That is so for a node that is alone and only one round further, so it starts from the inner
+    checkpoint: with the outer state and an older inner one it would be on another path.
+
+    Args:
+        meta: What was written with the outer state; `is_alone` says that nobody else had a part.
+        outer_round: Round of the outer state.
+        inner_round: Round of the newest whole inner checkpoint.
+    """
+    return meta.get("is_alone") is True and outer_round == inner_round + 1
 
 
 def _read_inner(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

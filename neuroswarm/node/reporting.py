@@ -90,6 +90,7 @@ class Reporter:
         assert intake.history is not None, "there is a history once there is a state"
         return {
             "history": intake.history.to_json(),
+            "is_alone": self._parts.replica.solo.hold_at is not None,
             "proofs": intake.convictions.to_json(),
             "node_id": self._parts.home.key.node_id.hex(),
         }
