@@ -90,6 +90,7 @@ class PieceCrew(Service):
         await self._over.wait()
         if self._failure is not None:
             raise self._failure
+        self._say("complete")
 
     def progress(self) -> Mapping[str, object]:
         """How far it is, as JSON values."""
@@ -131,8 +132,6 @@ class PieceCrew(Service):
                 self._say("under way")
                 said_at, said_bytes = now, done
             self._give_up_if_hopeless(now)
-        if self._failure is None:
-            self._say("complete")
 
     def _give_up_if_hopeless(self, now: float) -> None:
         what = f"state {short(self._incoming.manifest.digest)}"
