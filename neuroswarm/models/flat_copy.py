@@ -31,7 +31,7 @@ def copy_together(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
     copies: dict[str, Tensor] = {}
     for names in by_dtype.values():
         flat = concatenate([named[name] for name in names])
-        parts = flat.split([named[name].numel() for name in names])
+        parts = torch.split(flat, [named[name].numel() for name in names])
         pairs = zip(names, parts, strict=True)
         copies |= {name: part.view(named[name].shape) for name, part in pairs}
     return {name: copies[name] for name in named}
