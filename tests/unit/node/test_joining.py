@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+from pathlib import Path
 
 import pytest
+import torch
 
+from neuroswarm.checkpoint.donor import StateDonor
 from neuroswarm.checkpoint.download import StateDownloader
+from neuroswarm.clock import SystemClock
+from neuroswarm.config import RoundConfig
+from neuroswarm.diloco.rules import Rules
+from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.membership.peer_table import Peer, PeerTable
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.joining import Joiner, rank_states
@@ -63,3 +71,57 @@ async def test_a_node_that_comes_back_waits_for_the_first_peer(
             peers.observe(*Speaker("anna").heartbeat(), clock.monotonic(), host_seen=None)
         await clock.advance(0.1)
     assert clock.monotonic() - started_at == pytest.approx(waited_s, abs=0.3)
+
+
+# -- states that a former life began to download ---------------------------------------
+
+SHAPE = (("body", 200_000), ("head", 3))
+
+
+def make_state(round_: int) -> OuterState:
+    values = torch.Generator().manual_seed(round_)
+    named = [(name, torch.rand(size, generator=values)) for name, size in SHAPE]
+    return dataclasses.replace(genesis(Rules(), ARCHITECTURE, named), round=round_)
+
+
+OLD, NEW = make_state(5), make_state(7)
+
+
+@pytest.mark.parametrize("is_served", [True, False], ids=["still served", "gone"])
+async def test_a_joiner_that_was_killed_goes_on_with_the_state_that_it_began(
+    tmp_path: Path, is_served: bool
+):
+    network, clock, anna = MemoryNetwork(), SystemClock(), Speaker("anna", round_=7)
+    donor_end = network.rpc(anna.node_id)
+    states = (NEW, OLD) if is_served else (NEW,)
+    StateDonor(donor_end, lambda: states, RoundConfig(), clock=clock)
+    peers = PeerTable(ME.node_id, 5.0)
+    crowd = Crowd(peers, SWARM, clock, mute_after_s=30.0)
+    signed, heartbeat = anna.heartbeat(digest=NEW.digest)
+    peers.observe(signed, heartbeat, clock.monotonic(), host_seen=None)
+    rpc = network.rpc(ME.node_id)
+    for end in (donor_end, rpc):
+        await end.start()
+    downloader = StateDownloader(
+        rpc, ARCHITECTURE, SHAPE, folder=tmp_path, blame=crowd.misbehaved, clock=clock
+    )
+    (tmp_path / OLD.digest.hex()).write_bytes(b"".join(values_of(OLD))[: 2**20])
+    joiner = Joiner(downloader, crowd, clock=clock)
+    found, is_founder = await joiner.find_state(refuse_genesis, wait_s=5.0)
+    assert not is_founder
+    assert found.digest == (OLD if is_served else NEW).digest
+    assert (tmp_path / OLD.digest.hex()).exists() == is_served
+    saved = 2**20 if is_served else 0
+    assert downloader.bytes_fetched == 8 * 200_003 - saved
+
+
+def values_of(state: OuterState) -> list[bytes]:
+    return [
+        values.numpy().tobytes()
+        for fragment in state.fragments
+        for values in (fragment.params, fragment.momentum)
+    ]
+
+
+def refuse_genesis() -> OuterState:
+    raise AssertionError("there is a swarm")
