@@ -197,6 +197,23 @@ def test_a_newer_outer_state_and_the_work_that_it_moves(tmp_path: Path):
     assert same(restarted.snapshot(), node.snapshot())
 
 
+@pytest.mark.parametrize(
+    ("is_alone", "rounds", "expected"), [(True, 1, 1), (False, 1, 2), (True, 2, 3), (False, 2, 3)]
+)
+def test_a_lone_node_starts_where_it_comes_to_its_newest_state_again(
+    tmp_path: Path, is_alone: bool, rounds: int, expected: int
+):
+    store, node = CheckpointStore(tmp_path, 3), SmallNode()
+    node.round()
+    store.save(node.snapshot())
+    for _ in range(rounds):
+        node.round()
+        store.save_outer(node.outer, {"is_alone": is_alone})
+    kept = CheckpointStore(tmp_path, 3).load_latest()
+    assert kept is not None
+    assert kept.outer.round == expected
+
+
 def advance_alone(node: SmallNode) -> OuterState:
     return advance(node.outer, []).state
 
