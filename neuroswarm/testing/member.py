@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from neuroswarm.clock import Clock
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.node.core import NodeCore, Parts
 from neuroswarm.node.replica import Tamper
@@ -68,6 +69,7 @@ class Member:
     tamper: Tamper | None
     step_s: float
     """Least time of an inner step, seconds."""
+    clock: Clock
     first_round: int = -1
     """Round of the state with which it started."""
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from neuroswarm.clock import Clock, SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token import SwarmToken
@@ -132,6 +133,7 @@ class Swarm:
         model_seed: int = 0,
         trains: bool = True,
         tamper: Tamper | None = None,
+        clock: Clock | None = None,
     ) -> list[Member]:
         """Start new nodes that know of all earlier ones, and let them train.
 
@@ -140,9 +142,10 @@ class Swarm:
             model_seed: Of the initial parameters, should one of them make the genesis.
             trains: Whether they take part in rounds at once.
             tamper: Makes them hostile.
+            clock: What they take for the time; None for the real one.
         """
         made = [
-            self._make(name, model_seed=model_seed, is_trainer=trains, tamper=tamper)
+            self._make(name, model_seed=model_seed, is_trainer=trains, tamper=tamper, clock=clock)
             for name in names
         ]
         await asyncio.gather(*(self._start(member) for member in made))
@@ -168,14 +171,22 @@ class Swarm:
         """Start members again from their state folders; those that run are killed before."""
         await self.bury(*(m for m in members if m.core.state is not State.STOPPED))
         again = [
-            self._make(m.name, model_seed=m.model_seed, is_trainer=trains, tamper=m.tamper)
+            self._make(
+                m.name, model_seed=m.model_seed, is_trainer=trains, tamper=m.tamper, clock=m.clock
+            )
             for m in members
         ]
         await asyncio.gather(*(self._start(member) for member in again))
         return again
 
     def _make(
-        self, name: str, *, model_seed: int, is_trainer: bool, tamper: Tamper | None
+        self,
+        name: str,
+        *,
+        model_seed: int,
+        is_trainer: bool,
+        tamper: Tamper | None,
+        clock: Clock | None,
     ) -> Member:
         known = self.members.get(name)
         host = known.host if known else f"10.0.1.{len(self.members) + 1}"
@@ -198,10 +209,14 @@ class Swarm:
             ),
             hints=tuple(map(heartbeat_endpoint, others)),
             tamper=tamper,
+            clock=clock or SystemClock(),
         )
         workload = Workload(TinyModel(model_seed), tiny_text())
         core = NodeCore(SwarmNodeConfig(**config), SwarmToken(bytes(32)), workload, surroundings)
-        member = Member(name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s)
+        member = Member(
+            name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s,
+            surroundings.clock,
+        )  # fmt: skip
         self.members[name] = member
         return member
 

@@ -212,12 +212,11 @@ def test_a_stopped_and_continued_process_comes_back_into_the_rounds(start):
     nodes = [one, *others]
     wait_until(lambda: have_rounds_of_all(nodes), within_s=DEADLINE_S)
     sleeper = others[1]
-    me, before = sleeper.status()["node_id"], one.commits()[-1]["round"]
+    me = sleeper.status()["node_id"]
     sleeper.process.send_signal(signal.SIGSTOP)
     wait_until(lambda: me[:8] not in one.status()["voters"], within_s=DEADLINE_S)
     gone = one.commits()[-1]["round"]
     wait_until(lambda: one.commits()[-1]["round"] >= gone + 3, within_s=DEADLINE_S)
-    assert one.commits()[-1]["round"] > before + 3
     came_back = one.commits()[-1]["round"]
     sleeper.process.send_signal(signal.SIGCONT)
     sleeper.wait_for(r"was suspended for \d+ s: catching up")
