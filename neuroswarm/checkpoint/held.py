@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -33,11 +34,15 @@ Held = tuple[Signed, bytes]
 
 
 class HeldLog:
-    """One file for each round and base: headers and payloads, one after the other."""
+    """One file for each round and base: headers and payloads, one after the other.
+
+    Threads: any; methods wait for one another.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Use `folder`, created if it is missing; CheckpointError if that fails."""
         self._folder = folder
+        self._lock = threading.Lock()
         with translating("create", folder):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -51,7 +56,7 @@ class HeldLog:
         """
         path = self._path(round_, base_digest)
         temporary = path.with_name(path.name + ".tmp")
-        with translating("write", path):
+        with self._lock, translating("write", path):
             try:
                 with temporary.open("wb") as file:
                     for signed, payload in held:
@@ -65,7 +70,7 @@ class HeldLog:
                 with contextlib.suppress(OSError):
                     temporary.unlink(missing_ok=True)
                 raise
-        self._prune(round_ - MAX_ROUNDS)
+            self._prune(round_ - MAX_ROUNDS)
         return num_bytes
 
     def recall(self, round_: int, base_digest: bytes) -> list[Held]:
@@ -88,7 +93,8 @@ class HeldLog:
 
     def forget_before(self, round_: int) -> None:
         """Rounds before this one are in a checkpoint: their contributions are not needed."""
-        self._prune(round_)
+        with self._lock:
+            self._prune(round_)
 
     def _prune(self, first: int) -> None:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,23 @@ def test_a_disk_that_refuses_is_told(tmp_path: Path):
     (tmp_path / "held").rmdir()
     with pytest.raises(CheckpointError, match="cannot write"):
         log.record(3, BASE, contributions("anna"))
+
+
+def test_forgetting_leaves_a_file_alone_that_is_being_written(tmp_path: Path):
+    log, began, may_end = HeldLog(tmp_path), threading.Event(), threading.Event()
+
+    def slow() -> Iterator[Held]:
+        for held in contributions(*NAMES):
+            began.set()
+            may_end.wait(5)
+            yield held
+
+    writing = threading.Thread(target=log.record, args=(3, BASE, slow()))
+    writing.start()
+    began.wait(5)
+    forgetting = threading.Thread(target=log.forget_before, args=(3,))
+    forgetting.start()
+    may_end.set()
+    writing.join()
+    forgetting.join()
+    assert log.recall(3, BASE) == contributions(*NAMES)
