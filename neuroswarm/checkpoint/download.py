@@ -23,11 +23,14 @@ from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import PeerError, PeerUnreachable
 from neuroswarm.transport import Rpc
 from neuroswarm.v1 import state_pb2
-from neuroswarm.values import HASH_BYTES, PeerAddress, short
+from neuroswarm.values import HASH_BYTES, NodeId, PeerAddress, short
 
 logger = logging.getLogger(__name__)
 
 ASK_TIMEOUT_S = 10.0
+QUICK_TIMEOUT_S = 2.0
+NUM_QUICK = 3
+"""Peers that are given less time first: where a message is lost, another answers sooner."""
 SLOWEST_BYTES_PER_S = 8192
 """Rate at which a manifest may come in, besides the time above."""
 
@@ -161,13 +164,14 @@ class StateDownloader:
 
     async def _find_manifest(self, digest: bytes, candidates: Candidates) -> StateManifest:
         """Ask one peer after the other what the state consists of."""
-        asked = 0
-        for source in candidates():
-            if asked == MAX_MANIFESTS:
-                break
-            asked += 1
+        sources = list(candidates())[:MAX_MANIFESTS]
+        quick = [(source, QUICK_TIMEOUT_S) for source in sources[:NUM_QUICK]]
+        refused = set[NodeId]()
+        for source, timeout_s in (*quick, *((source, ASK_TIMEOUT_S) for source in sources)):
+            if source.node_id in refused:
+                continue
             try:
-                data = await self._ask_manifest(source, digest)
+                data = await self._ask_manifest(source, digest, timeout_s)
             except PeerError as error:
                 logger.info("no state %s from %s: %s", short(digest), source, error)
                 continue
@@ -182,13 +186,15 @@ class StateDownloader:
             except PeerError as error:
                 logger.warning("%s lies about state %s: %s", source, short(digest), error)
                 self._blame(source.node_id, error)
+                refused.add(source.node_id)
                 continue
             if manifest is not None:
                 return manifest
-        raise PeerUnreachable(f"state {short(digest)} is not to be had from {asked} peers")
+            refused.add(source.node_id)
+        raise PeerUnreachable(f"state {short(digest)} is not to be had from {len(sources)} peers")
 
-    async def _ask_manifest(self, source: PeerAddress, digest: bytes) -> bytes:
+    async def _ask_manifest(self, source: PeerAddress, digest: bytes, timeout_s: float) -> bytes:
         request = state_pb2.ManifestRequest(digest=digest).SerializeToString()
         expected_bytes = HASH_BYTES * Layout(self._shape).num_bytes // PIECE_BYTES
-        timeout_s = ASK_TIMEOUT_S + expected_bytes / SLOWEST_BYTES_PER_S
+        timeout_s += expected_bytes / SLOWEST_BYTES_PER_S
         return await self._rpc.call(source, "State/Manifest", request, timeout_s=timeout_s)
