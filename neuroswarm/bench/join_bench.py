@@ -57,7 +57,7 @@ class Case:
         millions = self.num_params / 1e6
         if self.is_transfer_only:
             return int(500 + 20 * millions)
-        return int((NUM_DONORS + 1) * (500 + 75 * millions))
+        return int((NUM_DONORS + 1) * (500 + 140 * millions))
 
     @property
     def physical_s(self) -> float:

@@ -17,6 +17,11 @@ NUM_DONORS = 3
 PIECES_PER_DONOR = 2
 """Pieces asked of one donor at once, so that it need not wait for the next request."""
 
+REQUESTS_PER_S = 50.0
+BURST = 500.0
+"""Pieces asked of one donor, a second on end and at once: well below what doors take for a flood
+(`membership.door`), and 400 Mbit/s of each donor."""
+
 MAX_KNOWN = 256
 MAX_REST_S = 15.0
 BUSY_S = (0.5, 2.0)
@@ -34,6 +39,8 @@ class Donor:
     rate: float | None = None
     """Bytes per second of one piece, smoothed."""
     rests_until: float = float("-inf")
+    asked_until: float = float("-inf")
+    """Up to when its requests are used up, were they spread evenly."""
     num_strikes: int = 0
     is_chosen: bool = False
     is_out: bool = False
@@ -79,8 +86,17 @@ class DonorPool:
             newcomer = next((d for d in present if not d.is_chosen and _can_give(d, now)), None)
             if newcomer is not None:
                 newcomer.is_chosen = True
-        free = [donor for donor in self.chosen if donor.num_under_way < PIECES_PER_DONOR]
+        free = [
+            donor
+            for donor in self.chosen
+            if donor.num_under_way < PIECES_PER_DONOR and donor.asked_until <= now
+        ]
         return sorted(free, key=lambda donor: donor.num_under_way)
+
+    def asked(self, donor: Donor, now: float) -> None:
+        """It was asked for a piece."""
+        begins = max(donor.asked_until, now - BURST / REQUESTS_PER_S)
+        donor.asked_until = begins + 1 / REQUESTS_PER_S
 
     def gave(self, donor: Donor, num_bytes: int, elapsed_s: float) -> None:
         """It brought bytes of a piece in that time."""

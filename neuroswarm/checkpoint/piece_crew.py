@@ -177,6 +177,7 @@ class PieceCrew(Service):
         for donor in self._pool.pick(now):
             piece = self._plan.take(donor.node_id, donor.rate, now)
             if piece is not None:
+                self._pool.asked(donor, now)
                 return donor, piece
         return None
 

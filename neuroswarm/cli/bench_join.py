@@ -33,7 +33,7 @@ def join(
     the state's transfer over what the link allows, the bytes fetched over the state's, the time
     until it takes part, and the rounds of the others.
 
-    100M parameters need 32 GB of memory for the four processes; with less, only their transfer
+    100M parameters need 60 GB of memory for the four processes; with less, only their transfer
     is measured. All cases take half an hour.
 
     Ends with 70 if what was promised does not hold.

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from neuroswarm.checkpoint.donor_pool import MAX_REST_S, NUM_DONORS, PIECES_PER_DONOR, DonorPool
+from neuroswarm.checkpoint.donor_pool import (
+    BURST,
+    MAX_REST_S,
+    NUM_DONORS,
+    PIECES_PER_DONOR,
+    REQUESTS_PER_S,
+    DonorPool,
+)
 from neuroswarm.checkpoint.piece_plan import PiecePlan
+from neuroswarm.membership.door import Door
+from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.testing.speaker import Speaker
+from neuroswarm.transport import Admission
 from neuroswarm.values import NodeId
 
 ANNA, BERT = Speaker("anna").node_id, Speaker("bert").node_id
@@ -163,3 +173,15 @@ def test_a_peer_that_is_gone_is_asked_no_more():
     pool.pick(0.0)
     del addresses[0]
     assert [donor.node_id for donor in pool.pick(1.0)] == [BERT]
+
+
+def test_a_donor_is_asked_more_slowly_than_a_flood():
+    pool, now, asked = make_pool(1), 100.0, []
+    while now < 130.0:
+        for donor in pool.pick(now):
+            pool.asked(donor, now)
+            asked.append(now)
+        now += 0.001
+    assert len(asked) == pytest.approx(BURST + 30 * REQUESTS_PER_S, abs=2)
+    door = Door(PeerTable(ANNA, 5.0))
+    assert all(door.admit(BERT, 50, at) is Admission.WELCOME for at in asked)
