@@ -171,6 +171,7 @@ class Checkpointer(Service):
     async def _write_what_is_due(self) -> None:
         if self._newest is None:
             return
+        began = self._clock.monotonic()
         situation = self._look(self._newest[0])
         decision = decide(situation, self._interval_s)
         if decision.is_short and not self._is_short:
@@ -180,7 +181,7 @@ class Checkpointer(Service):
             return
         if decision.inner and await self._write_inner(decision.reason) is None:
             if situation.new_risks:
-                self._risk_at = self._clock.monotonic()
+                self._risk_at = began
             self._answered |= self._risks
             self._told = frozenset()
 
