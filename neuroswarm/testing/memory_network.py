@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 
+from neuroswarm.service import State
 from neuroswarm.testing.faults import (
     Fault,
     FaultScript,
@@ -33,6 +34,7 @@ class MemoryNetwork:
         self._script = FaultScript(seed)
         self._partitions: list[Fault] = []
         self._rpcs: dict[NodeId, MemoryRpc] = {}
+        self._rpcs_at: dict[tuple[NodeId, Endpoint], MemoryRpc] = {}
         self._datagrams: dict[Endpoint, MemoryDatagrams] = {}
         self._num_ends = 0
 
@@ -44,7 +46,7 @@ class MemoryNetwork:
         """
         self._num_ends += 1
         end = MemoryRpc(self, node_id, endpoint or self._make_endpoint(8101), endpoint is None)
-        self._rpcs[node_id] = end
+        self._rpcs[node_id] = self._rpcs_at[node_id, end.address.endpoint] = end
         return end
 
     def datagrams(
@@ -133,15 +135,19 @@ class MemoryNetwork:
         Its ends answer nothing and reach nobody until `rpc` and `datagrams` make new ones.
         """
         rpc = self._rpcs.pop(node_id, None)
+        for place in [place for place in self._rpcs_at if place[0] == node_id]:
+            del self._rpcs_at[place]
         if rpc is not None:
             rpc.cut_off()
         for endpoint, end in list(self._datagrams.items()):
             if end.place == node_id:
                 del self._datagrams[endpoint]
 
-    def find_rpc(self, node_id: NodeId) -> MemoryRpc | None:
-        """The node's end for calls, unless it was killed."""
-        return self._rpcs.get(node_id)
+    def find_rpc(self, node_id: NodeId, endpoint: Endpoint | None = None) -> MemoryRpc | None:
+        """The end of a node; with an endpoint the one there, should two nodes have one key."""
+        newest = self._rpcs.get(node_id)
+        there = None if endpoint is None else self._rpcs_at.get((node_id, endpoint))
+        return there if there is not None and there.state is State.RUNNING else newest
 
     def find_datagrams(self, endpoint: Endpoint) -> MemoryDatagrams | None:
         """Who has this endpoint for datagrams, unless it was killed."""

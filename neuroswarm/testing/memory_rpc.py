@@ -133,9 +133,10 @@ class MemoryRpc(Service):
             raise PeerUnreachable(f"{peer} unreachable: no answer", peer=peer.node_id) from error
 
     def _find(self, peer: PeerAddress) -> MemoryRpc:
-        if self._network.find_rpc(self.address.node_id) is not self:
+        me = self.address
+        if self._network.find_rpc(me.node_id, me.endpoint) is not self:
             raise PeerUnreachable("this node was taken off the network")
-        target = self._network.find_rpc(peer.node_id)
+        target = self._network.find_rpc(peer.node_id, peer.endpoint)
         if target is None or target.state is not State.RUNNING:
             raise PeerUnreachable(f"{peer} unreachable: nobody there", peer=peer.node_id)
         if not target._is_anywhere and target.endpoint != peer.endpoint:
