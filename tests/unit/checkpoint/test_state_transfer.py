@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from transfer_scene import ASKER, LAYOUT, PIECE, SHAPE, STATE, Scene, make_state, node
+from transfer_scene import ASKER, LAYOUT, MANIFEST, PIECE, SHAPE, STATE, Scene, make_state, node
 
-from neuroswarm.checkpoint import piece_crew, state_manifest
+from neuroswarm.checkpoint import download, piece_crew, state_manifest
 from neuroswarm.checkpoint.donor import PIN_S
 from neuroswarm.checkpoint.donor_pool import NUM_DONORS, PIECES_PER_DONOR
 from neuroswarm.checkpoint.incoming import MAX_INCOMING
@@ -631,3 +631,20 @@ async def test_all_joiners_share_the_rate_that_a_donor_allows():
         await asyncio.to_thread(int)
     assert donor.bytes_given == pytest.approx(2 * 2**20, rel=0.01)
     assert clock.monotonic() - began_at == pytest.approx(2 * 2**20 / 1e6, rel=0.15)
+
+
+async def test_where_a_manifest_is_lost_the_next_donor_is_asked_soon(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(download, "QUICK_TIMEOUT_S", 0.05)
+    scene = Scene()
+    for name in ("deaf", "deaf too", "donor"):
+        await scene.donor(name, STATE)
+    lost = [
+        scene.network.drop(target=address.node_id, method=MANIFEST)
+        for address in scene.addresses[:2]
+    ]
+    async with asyncio.timeout(download.ASK_TIMEOUT_S):
+        assert are_equal(await scene.download(), STATE)
+    assert [fault.fired for fault in lost] == [1, 1]
+    assert not scene.blamed
