@@ -133,7 +133,14 @@ def _try_open(path: Path, clock: Clock) -> StateFolder | None:
             undo.callback(os.close, lock)
             if not _try_lock(lock):
                 return None
-            folder = StateFolder(path, lock, _count_start(path / "incarnation", clock))
+            try:
+                incarnation = _count_start(path / "incarnation", clock)
+            except CheckpointError as error:
+                raise CheckpointError(
+                    f"{error} (a node that cannot note its starts and what it signs there might "
+                    "contradict itself: make room, or give another --state-dir)"
+                ) from error
+            folder = StateFolder(path, lock, incarnation)
             undo.pop_all()
         return folder
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from neuroswarm.checkpoint.complaint import Complaint
 from neuroswarm.checkpoint.said import Recollection, Said, SaidLog
 from neuroswarm.errors import CheckpointError
 from neuroswarm.gossip.asking import is_payload_of
@@ -73,6 +74,7 @@ class Voice:
         self._swarm_id = swarm_id
         self._log = log
         self._spreader = spreader
+        self._complaint = Complaint(logger, "nothing is published till it works; training goes on")
         self._about: tuple[int, bytes] = (0, b"")
         self._said: dict[Kind, Said] = {}
         self._lost: frozenset[Kind] = frozenset()
@@ -200,8 +202,9 @@ class Voice:
             try:
                 await asyncio.to_thread(self._log.record, round_, base_digest, said)
             except CheckpointError as error:
-                logger.warning("%s not sent: %s", kind.name.lower(), error)
+                self._complaint.failed(error, 0.0)
                 return None
+            self._complaint.worked("noting what is signed")
         self._said[kind] = said
         return said.signed
 

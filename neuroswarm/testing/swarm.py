@@ -289,7 +289,7 @@ def _load_or_write_key(folder: Path, text: str) -> NodeKey:
     """A key that follows from a text, where the node will look for its own."""
     path = folder / "identity.key"
     if not path.exists():
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(text.encode()).digest())
         path.touch(mode=0o600)
         path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
