@@ -22,7 +22,7 @@ LISTEN_INTERVALS = 1.2
 """Heartbeat intervals of listening: by then every live peer was heard, whatever its jitter."""
 
 PAUSE_INTERVALS = 1.5
-MIN_PAUSE_S = 1.0
+MIN_PAUSE_S = 2.0
 TICKS_PER_INTERVAL = 4
 
 

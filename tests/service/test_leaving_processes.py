@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,6 +130,11 @@ def have_rounds_of_all(nodes: Sequence[Node], count: int = 2) -> bool:
     )
 
 
+def names_of(node: Node) -> list[str]:
+    """The ids under which it has started."""
+    return re.findall(r"node (\w+) at ", "".join(node.lines))
+
+
 def announce_and(then: str) -> str:
     """A program that runs the command line, and says so at a place that is hard to leave at."""
     return (
@@ -206,6 +212,32 @@ def test_a_node_that_leaves_is_not_waited_for_and_goes_on_where_it_was(start):
     assert int(again.wait_for(r"resumed at round (\d+)")[1]) >= round_
 
 
+def test_a_copied_state_folder_makes_a_new_peer_and_harms_nobody(start, tmp_path):
+    one = start("one")
+    two = start("two", "--tracker", one.url)
+    wait_until(lambda: have_rounds_of_all([one, two]), within_s=DEADLINE_S)
+    assert two.leave()[0] == 0
+    shutil.copytree(tmp_path / "two", tmp_path / "copy", ignore=shutil.ignore_patterns("lock"))
+    two = start("two", "--tracker", one.url)
+    wait_until(lambda: len(one.status()["voters"]) == 2, within_s=DEADLINE_S)
+    copy = start("copy", "--tracker", one.url)
+    copy.wait_for("This node goes on as a new peer with a new key")
+    wait_until(lambda: len(names_of(copy)) == 2, within_s=DEADLINE_S)
+    renamed = names_of(copy)[-1]
+    me = two.status()["node_id"]
+    assert renamed != me[:8]
+
+    def all_take_part() -> bool:
+        signers = [set(event["signers"]) for event in one.commits()[-3:]]
+        return any(me in s and any(o.startswith(renamed) for o in s) for s in signers)
+
+    wait_until(all_take_part, within_s=DEADLINE_S)
+    assert (tmp_path / "copy" / "identity.key.cloned-1").exists()
+    assert two.process.poll() is None
+    assert not [line for line in one.lines if "banned" in line]
+    assert copy.leave()[0] == 0
+
+
 def test_a_stopped_and_continued_process_comes_back_into_the_rounds(start):
     one = start("one")
     others = [start(name, "--tracker", one.url) for name in ("two", "three")]
@@ -214,9 +246,13 @@ def test_a_stopped_and_continued_process_comes_back_into_the_rounds(start):
     sleeper = others[1]
     me = sleeper.status()["node_id"]
     sleeper.process.send_signal(signal.SIGSTOP)
+    stopped_at = time.monotonic()
     wait_until(lambda: me[:8] not in one.status()["voters"], within_s=DEADLINE_S)
     gone = one.commits()[-1]["round"]
-    wait_until(lambda: one.commits()[-1]["round"] >= gone + 3, within_s=DEADLINE_S)
+    wait_until(
+        lambda: one.commits()[-1]["round"] >= gone + 3 and time.monotonic() - stopped_at > 4.0,
+        within_s=DEADLINE_S,
+    )
     came_back = one.commits()[-1]["round"]
     sleeper.process.send_signal(signal.SIGCONT)
     sleeper.wait_for(r"was suspended for \d+ s: catching up")
@@ -230,5 +266,5 @@ def test_a_stopped_and_continued_process_comes_back_into_the_rounds(start):
     assert shared
     assert shared[-1] > came_back
     assert not [r for r in shared if len({log[r] for log in digests}) > 1]
-    assert sleeper.status()["times_suspended"] == 1
+    assert sleeper.status()["times_suspended"] >= 1
     assert all(node.status()["repairs"] == 0 for node in nodes)

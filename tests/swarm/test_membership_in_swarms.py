@@ -8,9 +8,11 @@ from pathlib import Path
 
 import torch
 
+from neuroswarm.config.sections import RunConfig
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.membership.peer_table import ALIVE_INTERVALS
 from neuroswarm.node.renaming import take_new_identity
+from neuroswarm.node.running import run_until
 from neuroswarm.service import State
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.shifted_clock import ShiftedClock
@@ -238,3 +240,13 @@ async def test_a_copy_that_is_started_at_the_same_time_leaves_one_of_the_two(tmp
             assert await failure_of(loser) == "ClonedIdentity"
             await one.core.stop()
             await two.core.stop()
+
+
+async def test_a_node_that_does_not_train_ends_after_so_many_rounds_of_others(tmp_path: Path):
+    async with Swarm(tmp_path) as swarm:
+        await swarm.found(*NAMES[:2])
+        (olga,) = await swarm.start("olga", trains=False)
+        began = olga.round
+        assert await run_until(olga.core, RunConfig(rounds=2), trains=False) == "2 rounds"
+        assert olga.round >= began + 2
+        assert olga.statistics.contributions_published == 0
