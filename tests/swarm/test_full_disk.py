@@ -120,3 +120,19 @@ async def test_checkpoints_on_a_read_only_disk_of_their_own_are_read(disk: Path,
     home = open_home(config, clock=SystemClock())
     assert home.load_latest(bytes(32)) is None
     home.close()
+
+
+async def test_a_lone_node_on_a_full_disk_trains_on(disk: Path, tmp_path: Path):
+    async with Swarm(tmp_path) as swarm:
+        (anna,) = await swarm.start("anna")
+        await swarm.until_round(2)
+        ballast = fill(disk)
+        trained = steps(anna)
+        await swarm.until(lambda: steps(anna) > trained + 10, what="steps on a full disk")
+        ballast.unlink()
+        await swarm.more_rounds(1)
+        round_ = anna.round
+        await swarm.until(
+            lambda: (anna.statistics.durable_round or 0) >= round_,
+            what="checkpoints once there is room",
+        )
