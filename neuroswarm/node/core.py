@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from neuroswarm.checkpoint.checkpointer import Checkpointer
+from neuroswarm.checkpoint.schedule import Risk
 from neuroswarm.clock import Clock, LivedClock, SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
@@ -288,7 +289,7 @@ class NodeCore(Service):
         replica = Replica(
             compute, trainer, home.key.node_id,
             max_retained_states=config.rounds.max_retained_states,
-            solo=Solo(trainer, clock), clock=clock, tamper=self._around.tamper,
+            solo=Solo(trainer, clock), tamper=self._around.tamper,
         )  # fmt: skip
         cohort = make_cohort(config.network.name, replica)
         carriers = self._around.make_carriers(home.key, self._tokens, config)
@@ -329,6 +330,7 @@ class NodeCore(Service):
             home, replica, recorder, reporter, cfg=config.checkpoint, clock=self._around.clock
         )
         recorder.note_state = checkpointer.note_outer
+        membership.peers.on_leaving(lambda _peer: checkpointer.expect(Risk.PEER))
         return Parts(
             home, compute, trainer, replica, cohort, carriers,
             membership, rounds, recorder, reporter, web, checkpointer,
