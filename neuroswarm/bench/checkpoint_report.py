@@ -65,8 +65,7 @@ def summarise(
         "stall_vs_copy": stall_s / copy_s,
         "stall_vs_copy_median": statistics.median(c.stall_s for c in cycles)
         / statistics.median(c.copy_stall_s for c in cycles),
-        "stall_vs_copy_least": min(c.stall_s for c in cycles)
-        / min(c.copy_stall_s for c in cycles),
+        "stall_vs_copy_least": min(c.stall_s for c in cycles) / min(c.copy_stall_s for c in cycles),
         "outer_stall_s": sum(cycle.outer_stall_s for cycle in cycles),
         "bytes_written": written,
         "bytes_expected": expected,
