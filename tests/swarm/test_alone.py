@@ -51,12 +51,14 @@ async def test_a_node_killed_between_publishing_and_its_checkpoint_comes_to_the_
         # Nothing is checkpointed from now on, while what is said goes to the disk.
         checkpoints = anna.folder / "checkpoints"
         checkpoints.rename(tmp_path / "aside")
+        checkpoints.touch()  # a folder that is missing would be made again
         await swarm.until_round(saved + 1)
         await swarm.until(
             lambda: anna.statistics.contributions_published > saved, what="a publication"
         )
         await swarm.bury(anna)
-        assert not checkpoints.exists()
+        assert not checkpoints.read_bytes()
+        checkpoints.unlink()
         (tmp_path / "aside").rename(checkpoints)
         (anna,) = await swarm.restart(anna)
         assert anna.first_round <= saved
