@@ -206,7 +206,7 @@ async def _measure(setup: Setup, say: Callable[[str], None]) -> dict[str, Any]:
         trainer = Trainer(model, data, TrainingConfig(warmup_steps=0), clock=clock)
         me = NodeId(bytes(NODE_ID_BYTES))
         solo = Solo(trainer, clock)
-        replica = Replica(compute, trainer, me, max_retained_states=1, solo=solo, clock=clock)
+        replica = Replica(compute, trainer, me, max_retained_states=1, solo=solo)
         await replica.adopt(await _make_genesis(compute, trainer))
         num_params = replica.state.num_params
         say(f"{num_params:,} parameters, {setup.cycles} rounds, {threads} threads")

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from neuroswarm.bench.adversary import Adversary
 from neuroswarm.bench.task import Task, Text, make_trainer
 from neuroswarm.codecs.registry import codec_of
-from neuroswarm.diloco.ledger import Ledger, Publication
+from neuroswarm.diloco.ledger import Ledger
 from neuroswarm.diloco.outer import AgreedContribution, RoundOutcome, advance
+from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.errors import NonFiniteLoss

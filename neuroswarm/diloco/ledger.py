@@ -22,7 +22,6 @@ Legend: N flattened parameters of a fragment.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,46 +31,14 @@ from neuroswarm.codecs.lowbit import KIND as INT4
 from neuroswarm.codecs.payload import Payload
 from neuroswarm.codecs.registry import Codec, payload_of
 from neuroswarm.diloco import applied
+from neuroswarm.diloco.carried import Carried
+from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointCorrupt, ConfigError
 from neuroswarm.values import NodeId
 
 MAX_PUBLICATIONS = 4
 """Publications whose verdict may still change; the verdict on older ones is final."""
-
-
-@dataclass(frozen=True, eq=False)
-class Publication:
-    """A contribution of this node; the tensors are never written.
-
-    Args:
-        id: Contribution id, 32 bytes.
-        round: Round that it was published for.
-        deltas: d of each fragment, float32, shape [N].
-        payloads: Q((1 - b)(d + e)) of each fragment, of any codec; c is what they decode to.
-    """
-
-    id: bytes
-    round: int
-    deltas: tuple[Tensor, ...]
-    payloads: tuple[Payload, ...]
-
-
-@dataclass(eq=False)
-class _Carried:
-    """Progress of earlier lives in the local parameters; tensors are replaced, never written."""
-
-    round: int
-    """Publications of the earlier life in this round or later, if unknown, contain all of it."""
-    progress: list[Tensor]
-    residual: list[Tensor]
-    contained: set[bytes]
-    """Ids of known publications of earlier lives."""
-    known: set[bytes]
-    """Ids of all publications that the books know or knew."""
-    taken_by: bytes | None = None
-    """The unknown publication that was agreed, so that all of it is out of the parameters."""
-    taken: tuple[list[Tensor], list[Tensor]] | None = None
 
 
 class Ledger:
@@ -95,7 +62,7 @@ class Ledger:
         self._residual = tuple(torch.zeros(size, dtype=torch.float32) for size in sizes)
         self._publications: list[Publication] = []
         self._agreed: dict[bytes, bool] = {}
-        self._carried: _Carried | None = None
+        self._carried: Carried | None = None
 
     def use_codec(self, codec: Codec, *, contribution_momentum: float = 0.0) -> None:
         """Code new publications like this from now on; what is remembered stays as it is.
@@ -177,28 +144,28 @@ class Ledger:
         self._publications.append(publication)
         self._agreed[publication.id] = False
         if self._carried is not None:
-            self._carried.known.add(publication.id)
+            self._carried.know(publication.id)
         while len(self._publications) > MAX_PUBLICATIONS:
             self._forget(self._publications[0])
 
     @torch.no_grad()
-    def carry(self, theta: Sequence[Tensor], local: Sequence[Tensor], round_: int) -> None:
+    def carry(self, outer: OuterState, local: Sequence[Tensor], me: NodeId) -> None:
         """Begin a life with the parameters of a snapshot: what may have been published since?
 
         Args:
-            theta: Outer parameters of the snapshot, float32, shape [N] of each fragment.
-            local: Its local parameters, likewise.
-            round_: Its round.
+            outer: Outer state of the snapshot.
+            local: Its local parameters, float32, shape [N] of each fragment.
+            me: This node.
 
         Cost: a pass over the parameters, and 8 bytes for each until 16 rounds later.
         """
-        progress = [outer - own for outer, own in zip(theta, local, strict=True)]
-        self._carried = _Carried(
-            round_, progress, list(self._residual), set(self._agreed), set(self._agreed)
-        )
+        progress = [theta - own for theta, own in zip(outer.params, local, strict=True)]
+        self._carried = Carried(outer, me, progress, self._residual, self._agreed)
 
     @torch.no_grad()
-    def resume(self, id_: bytes, round_: int, payloads: Sequence[Payload]) -> tuple[Tensor, ...]:
+    def resume(
+        self, id_: bytes, outer: OuterState, payloads: Sequence[Payload], me: NodeId
+    ) -> tuple[Tensor, ...]:
         """Enter a publication of an earlier life that the snapshot did not know yet.
 
         What it coded is known, so that the inner steps between snapshot and publication, which
@@ -206,8 +173,9 @@ class Ledger:
 
         Args:
             id_: Contribution id, 32 bytes.
-            round_: Round that it was published for, which is that of the outer state held.
+            outer: The outer state held, to whose round it was published.
             payloads: Of each fragment.
+            me: This node.
 
         Returns:
             What to add to x, float32, shape [N] for each fragment; zeros if it is known already.
@@ -222,21 +190,18 @@ class Ledger:
             return tuple(torch.zeros_like(left) for left in self._residual)
         if [payload.num_params for payload in payloads] != [e.numel() for e in self._residual]:
             raise ValueError("publication does not fit the fragments")
-        before = self._carried
-        if before is None:
-            theta = [torch.zeros_like(left) for left in self._residual]
-            self.carry(theta, theta, round_)
-            before = self._carried
-            assert before is not None, "carry sets it"
+        if self._carried is None:
+            nothing = [torch.zeros_like(left) for left in self._residual]
+            self._carried = Carried(outer, me, nothing, self._residual, self._agreed)
         deltas = []
-        for progress, left, payload in zip(before.progress, self._residual, payloads, strict=True):
+        pairs = zip(self._carried.progress, self._residual, payloads, strict=True)
+        for progress, left, payload in pairs:
             coded = payload.decode()
             whole = coded / (1.0 - self._momentum) - left
             deltas.append(torch.where(coded != 0, whole, progress))
-        shift = tuple(p - delta for p, delta in zip(before.progress, deltas, strict=True))
-        before.progress = list(deltas)
-        before.contained.add(id_)
-        self.remember(Publication(id_, round_, tuple(deltas), tuple(payloads)))
+        shift = tuple(p - d for p, d in zip(self._carried.progress, deltas, strict=True))
+        self._carried.take_in(id_, deltas)
+        self.remember(Publication(id_, outer.round, tuple(deltas), tuple(payloads)))
         return shift
 
     @torch.no_grad()
@@ -274,10 +239,12 @@ class Ledger:
                 continue
             if is_agreed != self._agreed[publication.id]:
                 sign = 1.0 if is_agreed else -1.0
-                _book(publication, sign, shift, residual)
+                publication.book(sign, shift, residual)
                 self._agreed[publication.id] = is_agreed
-                self._book_carried(publication, sign)
-        self._settle_carried(new, me, shift, residual)
+                if self._carried is not None:
+                    self._carried.booked(publication, sign)
+        if self._carried is not None and self._carried.settle(new, shift, residual):
+            self._carried = None
         self._residual = tuple(residual)
         return tuple(shift)
 
@@ -334,63 +301,9 @@ class Ledger:
             raise CheckpointCorrupt(f"ledger cannot be read: {error}") from error
         return ledger
 
-    def _book_carried(self, publication: Publication, sign: float) -> None:
-        """A publication's verdict changed: what is left in the parameters of earlier lives?"""
-        carried = self._carried
-        if carried is None or publication.id not in carried.contained:
-            return
-        taken = [torch.zeros_like(part) for part in carried.progress]
-        residual = [part.clone() for part in carried.residual]
-        _book(publication, sign, taken, residual)
-        _add(carried.progress, taken, -1.0)
-        carried.residual = residual
-
-    def _settle_carried(
-        self, new: OuterState, me: NodeId, shift: list[Tensor], residual: list[Tensor]
-    ) -> None:
-        """Take out what an unknown publication of an earlier life has brought, or put it back."""
-        carried = self._carried
-        if carried is None:
-            return
-        unknown = [
-            (round_, id_)
-            for round_, id_ in new.applied.get(me, ())
-            if round_ >= carried.round and id_ not in carried.known
-        ]
-        if carried.taken is not None and carried.taken_by not in [id_ for _, id_ in unknown]:
-            _add(carried.progress, carried.taken[0])
-            _add(carried.residual, carried.taken[1])
-            _add(shift, carried.taken[0], -1.0)
-            _add(residual, carried.taken[1])
-            carried.taken_by = carried.taken = None
-        if unknown and carried.taken is None:
-            carried.taken_by = min(unknown)[1]
-            carried.taken = (carried.progress, carried.residual)
-            _add(shift, carried.progress)
-            _add(residual, carried.residual, -1.0)
-            carried.progress = [torch.zeros_like(part) for part in shift]
-            carried.residual = [torch.zeros_like(part) for part in shift]
-        if new.round > carried.round + applied.WINDOW_ROUNDS:
-            self._carried = None  # all verdicts are final
-
     def _forget(self, publication: Publication) -> None:
         self._publications.remove(publication)
         del self._agreed[publication.id]
-
-
-def _book(
-    publication: Publication, sign: float, shift: list[Tensor], residual: list[Tensor]
-) -> None:
-    """Take a publication out of the local parameters into the residual, or back."""
-    pairs = zip(publication.deltas, publication.payloads, strict=True)
-    for k, (delta, payload) in enumerate(pairs):
-        shift[k] += delta * sign
-        residual[k] += (delta - payload.decode()) * sign
-
-
-def _add(parts: list[Tensor], others: Sequence[Tensor], factor: float = 1.0) -> None:
-    for k, other in enumerate(others):
-        parts[k] = parts[k] + factor * other
 
 
 def _read_publication(

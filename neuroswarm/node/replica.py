@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from neuroswarm.checkpoint.snapshot import Snapshot
-from neuroswarm.clock import Clock
 from neuroswarm.codecs.payload import Payload
 from neuroswarm.codecs.registry import Codec, codec_of
-from neuroswarm.diloco.ledger import Ledger, Publication
+from neuroswarm.diloco.ledger import Ledger
+from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.schedule import get_inner_steps
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import RoundError, SchemaMismatch
@@ -70,12 +70,11 @@ class Replica:
         *,
         max_retained_states: int,
         solo: Solo,
-        clock: Clock,
         tamper: Tamper | None = None,
     ) -> None:
         self.solo = solo
         """Takes the inner steps."""
-        self._clock = clock
+        self._clock = solo.clock
         self._compute = compute
         self._trainer = trainer
         self._me = me
@@ -84,7 +83,7 @@ class Replica:
         self._ledger: Ledger | None = None
         self.publishable_from = 1
         """Inner steps from which on this node may publish."""
-        self._step_ended_at = clock.monotonic()
+        self._step_ended_at = solo.clock.monotonic()
         self._ready: tuple[tuple[Tensor, ...], Progress] | None = None
         """The parameters after the newest step on a slow machine, and its progress."""
         self._published_ahead = Progress()
@@ -144,7 +143,7 @@ class Replica:
             self.codec,
             contribution_momentum=snapshot.outer.rules.contribution_momentum,
         )
-        self._ledger.carry(snapshot.outer.params, snapshot.local, snapshot.outer.round)
+        self._ledger.carry(snapshot.outer, snapshot.local, self._me)
 
         def restore_inner() -> None:
             self._trainer.load(snapshot.local)
@@ -237,7 +236,7 @@ class Replica:
 
         def enter() -> None:
             self._ready = None
-            self._trainer.shift(self._books.resume(contribution, header.round, payloads))
+            self._trainer.shift(self._books.resume(contribution, self.state, payloads, self._me))
             self._trainer.mark_published(self._trainer.progress)
 
         await self._compute.run(enter)

@@ -29,7 +29,8 @@ class Solo:
         self.hold_at: int | None = None
         """Inner steps of a round after which to hold; None where there are peers."""
         self._trainer = trainer
-        self._clock = clock
+        self.clock = clock
+        """Measures the rest."""
         self._is_committing = False
         self._held_since: float | None = None
 
@@ -64,7 +65,7 @@ class Solo:
             return False
         if not self._is_committing and self._trainer.progress.steps < hold_at:
             return False
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if self._held_since is None:
             self._held_since = now
         return now - self._held_since < MAX_HOLD_S

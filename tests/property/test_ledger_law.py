@@ -16,7 +16,8 @@ from neuroswarm.codecs.registry import Codec, Int4, TopK
 from neuroswarm.codecs.sparse import Layout
 from neuroswarm.diloco import applied
 from neuroswarm.diloco.applied import Applied
-from neuroswarm.diloco.ledger import Ledger, Publication
+from neuroswarm.diloco.ledger import Ledger
+from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.values import NodeId

@@ -16,8 +16,9 @@ from neuroswarm.clock import SystemClock
 from neuroswarm.codecs.registry import Int4
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.data.sampler import WindowSampler
-from neuroswarm.diloco.ledger import Ledger, Publication
+from neuroswarm.diloco.ledger import Ledger
 from neuroswarm.diloco.outer import AgreedContribution, advance
+from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.models.transformer import Transformer, TransformerConfig

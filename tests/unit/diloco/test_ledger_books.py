@@ -6,7 +6,8 @@ from swarm_of_values import BLOCK, SIZES, node, start
 
 from neuroswarm.codecs.registry import Int4, TopK
 from neuroswarm.codecs.sparse import Layout
-from neuroswarm.diloco.ledger import Ledger, Publication
+from neuroswarm.diloco.ledger import Ledger
+from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointCorrupt
 
