@@ -100,7 +100,11 @@ async def until_all_have_closed(swarm: Swarm, members: list[Member]) -> set[str]
     def is_mid_round() -> bool:
         phases = {member.parts.rounds.driver.phase for member in members}
         rounds = {member.round for member in members}
-        return phases == {Phase.CLOSED} and len(rounds) == 1 and rounds.pop() > 0
+        if phases != {Phase.CLOSED} or len(rounds) > 1 or 0 in rounds:
+            return False
+        about = members[0].round, members[0].digest
+        registers = [member.parts.rounds.intake.register for member in members]
+        return all(len(each.find(Kind.BALLOT, *about)) == len(members) for each in registers)
 
     await swarm.until(is_mid_round, what="everyone to have published")
     for member in members:
