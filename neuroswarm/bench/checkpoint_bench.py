@@ -162,6 +162,7 @@ class Scene:
             count_steps=lambda: 0,
             read_facts=MachineFacts,
             on_durable=self._on_durable,
+            count_noted=lambda: 0,
             on_saved=self._on_saved,
         )
         budget = ByteBudget(None, 0.0)

@@ -50,6 +50,8 @@ class Subject:
     """Reads what the machine tells; may block."""
     on_durable: Callable[[OuterState], Awaitable[None]]
     """Hears that an outer state is on the disk, once it is."""
+    count_noted: Callable[[], int]
+    """Bytes that the node has written besides since its start: they use the budget too."""
     on_saved: Callable[[int], None]
     """Hears that an inner checkpoint of a round is on the disk, once it is."""
 
@@ -92,6 +94,7 @@ class Checkpointer(Service):
         self._unannounced: OuterState | None = None
         """On the disk, but a restart comes to it by itself once more."""
         self._is_synced = True
+        self._noted = 0
         self._inner_at = clock.monotonic()
         self._inner_bytes: int | None = None
         self._steps_then = 0
@@ -187,6 +190,8 @@ class Checkpointer(Service):
 
     def _look(self, newest: OuterState) -> Situation:
         now = self._clock.monotonic()
+        noted_before, self._noted = self._noted, self._subject.count_noted()
+        self._budget.spend(self._noted - noted_before, now)
         inner_bytes = self._inner_bytes
         return Situation(
             since_inner_s=now - self._inner_at,

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -43,17 +43,26 @@ class HeldLog:
         """Use `folder`, created if it is missing; CheckpointError if that fails."""
         self._folder = folder
         self._lock = threading.Lock()
+        self.bytes_written = 0
+        """Since the start."""
+        self.has_room: Callable[[int], bool] = lambda _num_bytes: True
+        """Whether the day's budget has so many bytes."""
         with translating("create", folder):
             folder.mkdir(parents=True, exist_ok=True)
 
-    def record(self, round_: int, base_digest: bytes, held: Iterable[Held]) -> int:
+    def record(self, round_: int, base_digest: bytes, held: Collection[Held]) -> int:
         """Write contributions durably, in place of what was there; returns the bytes written.
+
+        Where the budget does not have the bytes nothing is written: on an SD card its life goes
+        before a power cut of the whole swarm of which an author never comes back.
 
         Raises:
             CheckpointError: the disk does not take it; what was there is as it was.
 
         Cost: blocks for the disk; a pass over the payloads, no copy of them.
         """
+        if not self.has_room(sum(len(payload) for _, payload in held)):
+            return 0
         path = self._path(round_, base_digest)
         temporary = path.with_name(path.name + ".tmp")
         with self._lock, translating("write", path):
@@ -70,6 +79,7 @@ class HeldLog:
                 with contextlib.suppress(OSError):
                     temporary.unlink(missing_ok=True)
                 raise
+            self.bytes_written += num_bytes
             self._prune(round_ - MAX_ROUNDS)
         return num_bytes
 

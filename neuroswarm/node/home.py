@@ -59,7 +59,7 @@ class Home:
     @property
     def bytes_written(self) -> int:
         """Bytes written to the disk since the start: checkpoints, statements, events."""
-        parts = (self.store, self.left_behind, self.events, self.said)
+        parts = (self.store, self.left_behind, self.events, self.said, self.held)
         return sum(part.bytes_written for part in parts)
 
     def load_latest(self, architecture: bytes) -> Recovered | None:

@@ -38,8 +38,10 @@ def make_checkpointer(
         describe=reporter.meta,
         count_steps=lambda: replica.total_steps,
         read_facts=read_facts,
+        count_noted=lambda: home.bytes_written - home.store.bytes_written,
         on_durable=recorder.on_durable,
         on_saved=home.forget_before,
     )
     budget = ByteBudget(home.daily_bytes, clock.monotonic())
+    home.held.has_room = lambda num_bytes: budget.left(clock.monotonic()) >= num_bytes
     return Checkpointer(home.store, subject, cfg, budget=budget, clock=clock)

@@ -50,6 +50,7 @@ class Writer:
             count_steps=lambda: self._steps,
             read_facts=MachineFacts,
             on_durable=self._on_durable,
+            count_noted=lambda: 0,
             on_saved=lambda _round: self._saved.set(),
         )
         self._store = CheckpointStore(folder, CONFIG.max_checkpoints)

@@ -50,6 +50,7 @@ class Scene:
                 count_steps=lambda: self.node.trainer.total.steps,
                 read_facts=lambda: self.facts,
                 on_durable=self._on_durable,
+                count_noted=lambda: 0,
                 on_saved=self.saved.append,
             ),
             CheckpointConfig(interval_s=INTERVAL_S),

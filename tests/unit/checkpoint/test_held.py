@@ -83,6 +83,15 @@ def test_without_checkpoints_the_oldest_go_first(tmp_path: Path):
     ]
 
 
+def test_a_short_budget_keeps_them_from_the_disk(tmp_path: Path):
+    log, held = HeldLog(tmp_path), contributions("anna")
+    asked = []
+    log.has_room = lambda num_bytes: bool(asked.append(num_bytes))
+    assert log.record(3, BASE, held) == 0
+    assert log.recall(3, BASE) == []
+    assert (asked, log.bytes_written) == ([len(held[0][1])], 0)
+
+
 def test_a_disk_that_refuses_is_told(tmp_path: Path):
     log = HeldLog(tmp_path / "held")
     (tmp_path / "held").rmdir()
@@ -93,13 +102,22 @@ def test_a_disk_that_refuses_is_told(tmp_path: Path):
 def test_forgetting_leaves_a_file_alone_that_is_being_written(tmp_path: Path):
     log, began, may_end = HeldLog(tmp_path), threading.Event(), threading.Event()
 
-    def slow() -> Iterator[Held]:
-        for held in contributions(*NAMES):
-            began.set()
-            may_end.wait(5)
-            yield held
+    class Slow(list[Held]):
+        def __iter__(self) -> Iterator[Held]:
+            for held in super().__iter__():
+                yield held
+                if may_write.is_set():
+                    began.set()
+                    may_end.wait(5)
 
-    writing = threading.Thread(target=log.record, args=(3, BASE, slow()))
+    may_write = threading.Event()
+
+    def has_room(_num_bytes: int) -> bool:
+        may_write.set()
+        return True
+
+    log.has_room = has_room
+    writing = threading.Thread(target=log.record, args=(3, BASE, Slow(contributions(*NAMES))))
     writing.start()
     began.wait(5)
     forgetting = threading.Thread(target=log.forget_before, args=(3,))
