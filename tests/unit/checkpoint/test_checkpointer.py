@@ -41,6 +41,7 @@ class Scene:
         self.saved: list[int] = []
         self.snapshots = 0
         self.is_out_of_memory = False
+        self.noted = 0
         self.budget = ByteBudget(daily_bytes, self.clock.monotonic())
         self.checkpointer = Checkpointer(
             self.store,
@@ -50,7 +51,7 @@ class Scene:
                 count_steps=lambda: self.node.trainer.total.steps,
                 read_facts=lambda: self.facts,
                 on_durable=self._on_durable,
-                count_noted=lambda: 0,
+                count_noted=lambda: self.noted,
                 on_saved=self.saved.append,
             ),
             CheckpointConfig(interval_s=INTERVAL_S),
@@ -173,6 +174,19 @@ async def test_a_short_budget_prefers_outer_states_and_the_end_is_written_anyway
     assert scene.saved == [scene.node.outer.round]
     assert same(newest(scene.store.load_latest()), scene.node.snapshot())
     assert scene.budget.left(scene.clock.monotonic()) < size
+
+
+async def test_what_is_noted_besides_uses_the_budget_too(tmp_path: Path):
+    scene = Scene(tmp_path, daily_bytes=4_000_000)
+    scene.checkpointer.note_outer(scene.node.outer)
+    async with scene.checkpointer:
+        await scene.until(lambda: scene.saved == [0])
+        scene.noted = 990_000
+        scene.commit()
+        await scene.until(lambda: scene.checkpointer.get_status()["is_budget_short"] is True)
+        await scene.settle()
+        assert scene.saved == [0]
+        assert scene.budget.left(scene.clock.monotonic()) < 10_000
 
 
 async def test_a_full_disk_is_said_once_and_writing_goes_on_later(
