@@ -6,6 +6,7 @@ something else, or nothing: so it never equivocates. Knows nothing of what the s
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -15,8 +16,9 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from neuroswarm.checkpoint.durable import replace_file, translating
-from neuroswarm.errors import PeerError
+from neuroswarm.errors import PeerError, WrongPayload
 from neuroswarm.v1 import envelope_pb2
+from neuroswarm.values import HASH_BYTES
 from neuroswarm.wire.signed import Kind, Signed, verify
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class Recollection:
 class SaidLog:
     """One file for each statement; emptied in rounds that a restart does not go back to.
 
+    A file is a SHA-256 over the rest, the length of the statement, the statement, its payload.
     If the whole swarm loses power, its nodes go through the rounds since their checkpoints again,
     which takes what each of them said there.
     """
@@ -71,7 +74,8 @@ class SaidLog:
             CheckpointError: the disk does not take it; then it must not be sent.
         """
         data = said.signed.to_proto().SerializeToString()
-        framed = len(data).to_bytes(MAX_HEADER_BYTES, "little") + data + said.payload
+        content = len(data).to_bytes(MAX_HEADER_BYTES, "little") + data + said.payload
+        framed = hashlib.sha256(content).digest() + content
         prefix = _prefix(round_, base_digest)
         replace_file(self._folder / f"{prefix}{said.signed.kind.name.lower()}{_SUFFIX}", framed)
         self.bytes_written += len(framed)
@@ -82,7 +86,7 @@ class SaidLog:
         self._needed_from = round_
 
     def recall(self, round_: int, base_digest: bytes) -> Recollection:
-        """What was signed about a round. A file that cannot be read may have been sent.
+        """What was signed about a round. A file that is damaged may have been sent.
 
         Raises:
             CheckpointError: the folder cannot be listed, so that nothing is known.
@@ -136,9 +140,12 @@ def _read(path: Path) -> Said | None:
         raw = path.read_bytes()
         if not raw:
             return None
-        end = MAX_HEADER_BYTES + int.from_bytes(raw[:MAX_HEADER_BYTES], "little")
-        message = envelope_pb2.Signed.FromString(raw[MAX_HEADER_BYTES:end])
-        return Said(verify(message), raw[end:])
+        content = raw[HASH_BYTES:]
+        if hashlib.sha256(content).digest() != raw[:HASH_BYTES]:
+            raise WrongPayload("not the bytes that were written")
+        end = MAX_HEADER_BYTES + int.from_bytes(content[:MAX_HEADER_BYTES], "little")
+        message = envelope_pb2.Signed.FromString(content[MAX_HEADER_BYTES:end])
+        return Said(verify(message), content[end:])
     except (OSError, DecodeError, PeerError) as error:
         logger.warning("statement in %s is damaged: %s", path, error)
         return None

@@ -95,11 +95,16 @@ class Holdings:
         return sorted(self._took_s)[(len(self._took_s) - 1) // 2] if self._took_s else 0.0
 
     async def keep_own(self, signed: Signed, header: Contribution, payload: bytes) -> None:
-        """Hold this node's own contribution; nobody gets its payload before it is revealed."""
+        """Hold this node's own contribution; nobody gets its payload before it is revealed.
+
+        Raises:
+            SchemaMismatch: its payload cannot be decoded; nothing is held.
+        """
+        decoded = await run_beside(self._replica.unpack, header, payload)
         self._intake.archive.add_header(signed, header)
         self._intake.archive.withhold(signed.id)
         self._intake.archive.add_payload(signed.id, payload)
-        self._decoded[signed.id] = await run_beside(self._replica.unpack, header, payload)
+        self._decoded[signed.id] = decoded
 
     async def note(self, base: OuterState, contributions: Iterable[bytes]) -> None:
         """Put contributions of others on the disk, before a ballot names them.

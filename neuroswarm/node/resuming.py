@@ -5,9 +5,11 @@ Knows nothing of when anything is said for the first time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from neuroswarm.checkpoint.said import Said
+from neuroswarm.errors import PeerError
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.holdings import Holdings
 from neuroswarm.node.intake import Intake
@@ -17,6 +19,8 @@ from neuroswarm.rounds import statements
 from neuroswarm.rounds.agreement import Round
 from neuroswarm.wire.messages import Ballot, Confirm, Contribution
 from neuroswarm.wire.signed import Kind
+
+logger = logging.getLogger(__name__)
 
 
 class Resuming:
@@ -56,17 +60,24 @@ class Resuming:
         return before is None
 
     async def take_up(self, current: Round, now: float) -> None:
-        """Enter all that waits into the round and the books."""
+        """Enter all that waits into the round and the books.
+
+        What turns out damaged is lost: nothing of its kind is signed again in this round.
+        """
         waiting, self._waiting = self._waiting, {}
-        for before in waiting.values():
-            await self._take_up_one(current, before, now)
+        for kind, before in waiting.items():
+            try:
+                await self._take_up_one(current, before, now)
+            except PeerError as error:
+                logger.warning("what was signed before is lost: %s: %s", kind.name.lower(), error)
+                self._voice.lose(kind)
 
     async def _take_up_one(self, current: Round, before: Said, now: float) -> None:
         statement = statements.decode(before.signed)
-        self._intake.register.note(before.signed, statement)
         if not isinstance(statement, Contribution):
             for amendment in unpack_statements(before.payload):
                 self._intake.archive.add_amendment(amendment)
+        self._intake.register.note(before.signed, statement)
         match statement:
             case Ballot():
                 current.heard_ballot(self._crowd.me, statement.contributions)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from neuroswarm.checkpoint.complaint import Complaint
 from neuroswarm.checkpoint.said import Recollection, Said, SaidLog
-from neuroswarm.errors import CheckpointError
+from neuroswarm.errors import CheckpointError, PeerError
 from neuroswarm.gossip.asking import is_payload_of
 from neuroswarm.rounds.statements import Proof
 from neuroswarm.v1 import gossip_pb2
@@ -101,6 +101,11 @@ class Voice:
     def is_lost(self, kind: Kind) -> bool:
         """Whether nothing of that kind is signed in this round."""
         return kind in self._lost
+
+    def lose(self, kind: Kind) -> None:
+        """What was said of a kind cannot be taken up: nothing of it is signed in this round."""
+        self._said.pop(kind, None)
+        self._lost |= {kind}
 
     async def _recall(self) -> Recollection:
         if self._log is None:
@@ -228,4 +233,7 @@ def unpack_statements(data: bytes) -> list[Signed]:
 def _is_whole(said: Said) -> bool:
     if said.signed.kind is not Kind.CONTRIBUTION:
         return True
-    return is_payload_of(decode_contribution(said.signed.body), said.payload)
+    try:
+        return is_payload_of(decode_contribution(said.signed.body), said.payload)
+    except PeerError:
+        return False
