@@ -9,7 +9,8 @@ import asyncio
 import logging
 import random
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 from neuroswarm.checkpoint.donor_pool import DonorPool
@@ -77,18 +78,21 @@ class StateDownloader:
         self.bytes_fetched = 0
         """Of pieces, since the start, wrong and unfinished ones included."""
 
-    async def fetch(self, digest: bytes, candidates: Candidates) -> OuterState:
+    async def fetch(
+        self, digest: bytes, candidates: Candidates, is_outdone: Callable[[], bool] | None = None
+    ) -> OuterState:
         """Download the outer state with a digest; who asks for one under way waits for it.
 
         Args:
             digest: Digest of the wanted state, 32 bytes.
             candidates: Peers that may hold it; asked again and again while it lasts.
+            is_outdone: Whether it is not worth while any more, which ends it; None: it always is.
 
         Returns:
             A state whose digest is `digest`. What is on disk of it stays until `forget`.
 
         Raises:
-            PeerUnreachable: nobody gives it, or no longer.
+            PeerUnreachable: nobody gives it, or no longer, or too slowly; or it is outdone.
             ProtocolViolation: it is no state that a swarm can have.
 
         Cancellation: what was received stays on disk.
@@ -99,26 +103,32 @@ class StateDownloader:
                 known = None if self._latest is None else self._latest()
                 if known is not None and known.digest == digest:
                     return known
-                state = await self._fetch(digest, candidates)
+                state = await self._fetch(digest, candidates, is_outdone)
                 self._latest = weakref.ref(state)
                 return state
         finally:
             if not lock.locked():
                 self._locks.pop(digest, None)
 
-    async def unfinished(self, candidates: Candidates) -> bytes | None:
+    async def unfinished(self, candidates: Candidates, num_wanted: int = 1) -> bytes | None:
         """The digest of a state that a former life began to download and that is still served.
 
-        Others are removed.
+        Those that nobody serves are removed.
+
+        Args:
+            candidates: Peers that may serve it.
+            num_wanted: Peers that must serve it, 1 to `MAX_MANIFESTS`.
         """
         for digest in await asyncio.to_thread(self._folder.digests):
-            try:
-                await self._find_manifest(digest, candidates)
-            except PeerUnreachable as error:
-                logger.info("an unfinished download is of no use any more: %s", error)
+            served_by = set[NodeId]()
+            async with aclosing(self._manifests(digest, candidates)) as manifests:
+                async for source, _ in manifests:
+                    served_by.add(source)
+                    if len(served_by) >= num_wanted:
+                        return digest
+            if not served_by:
+                logger.info("an unfinished download, %s, is of no use any more", short(digest))
                 await self.forget(digest)
-            else:
-                return digest
         return None
 
     async def forget(self, digest: bytes) -> None:
@@ -130,9 +140,11 @@ class StateDownloader:
         crews = list(self._crews.values())
         return dict(crews[-1].progress()) if crews else None
 
-    async def _fetch(self, digest: bytes, candidates: Candidates) -> OuterState:
+    async def _fetch(
+        self, digest: bytes, candidates: Candidates, is_outdone: Callable[[], bool] | None
+    ) -> OuterState:
         manifest = await self._find_manifest(digest, candidates)
-        incoming = self._folder.open(manifest)
+        incoming = await asyncio.to_thread(self._folder.open, manifest)
         try:
             there = await asyncio.to_thread(incoming.recover)
             layout = manifest.layout
@@ -145,6 +157,8 @@ class StateDownloader:
                 blame=self._blame,
                 clock=self._clock,
             )
+            if is_outdone is not None:
+                crew.is_outdone = is_outdone
             await self._work(digest, crew)
             state = await asyncio.to_thread(incoming.finish)
             if await asyncio.to_thread(lambda: state.digest) != digest:
@@ -163,12 +177,20 @@ class StateDownloader:
             self.bytes_fetched += crew.bytes_fetched
 
     async def _find_manifest(self, digest: bytes, candidates: Candidates) -> StateManifest:
+        async with aclosing(self._manifests(digest, candidates)) as manifests:
+            async for _, manifest in manifests:
+                return manifest
+        raise PeerUnreachable(f"state {short(digest)} is not to be had from anybody")
+
+    async def _manifests(
+        self, digest: bytes, candidates: Candidates
+    ) -> AsyncGenerator[tuple[NodeId, StateManifest], None]:
         """Ask one peer after the other what the state consists of."""
         sources = list(candidates())[:MAX_MANIFESTS]
         quick = [(source, QUICK_TIMEOUT_S) for source in sources[:NUM_QUICK]]
-        refused = set[NodeId]()
+        answered = set[NodeId]()
         for source, timeout_s in (*quick, *((source, ASK_TIMEOUT_S) for source in sources)):
-            if source.node_id in refused:
+            if source.node_id in answered:
                 continue
             try:
                 data = await self._ask_manifest(source, digest, timeout_s)
@@ -186,12 +208,11 @@ class StateDownloader:
             except PeerError as error:
                 logger.warning("%s lies about state %s: %s", source, short(digest), error)
                 self._blame(source.node_id, error)
-                refused.add(source.node_id)
+                answered.add(source.node_id)
                 continue
+            answered.add(source.node_id)
             if manifest is not None:
-                return manifest
-            refused.add(source.node_id)
-        raise PeerUnreachable(f"state {short(digest)} is not to be had from {len(sources)} peers")
+                yield source.node_id, manifest
 
     async def _ask_manifest(self, source: PeerAddress, digest: bytes, timeout_s: float) -> bytes:
         request = state_pb2.ManifestRequest(digest=digest).SerializeToString()

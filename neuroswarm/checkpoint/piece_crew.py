@@ -33,10 +33,12 @@ from neuroswarm.wire.messages import parse
 logger = logging.getLogger(__name__)
 
 STALL_S = 5.0
-"""Seconds without progress after which another donor goes on with a piece."""
+STALL_BYTES = 4096
+"""A donor that brings fewer bytes of a piece in so many seconds is left for another one."""
 
 GIVE_UP_S = 60.0
-"""Seconds without any progress after which the download is given up."""
+GIVE_UP_BYTES = 32 * 1024
+"""A download to which all donors together bring fewer bytes in so many seconds is given up."""
 
 PIECE_TIMEOUT_S = 600.0
 LOOK_S = 0.1
@@ -80,6 +82,9 @@ class PieceCrew(Service):
         self._bytes_before = plan.bytes_done
         self._came: deque[tuple[float, int]] = deque()
         self._progressed_at = self._began_at = clock.monotonic()
+        self._bytes_since = 0
+        self.is_outdone: Callable[[], bool] = _never
+        """Whether it is not worth while any more; asked again and again."""
         self.bytes_fetched = 0
         """Of pieces, wrong and unfinished ones included."""
         if plan.is_complete:
@@ -140,7 +145,9 @@ class PieceCrew(Service):
         if self._pool.is_hopeless and not any(d.num_under_way for d in self._pool.donors):
             self._failure = PeerUnreachable(f"{what} is gone: nobody gives it any more")
         elif now - self._progressed_at >= GIVE_UP_S:
-            self._failure = PeerUnreachable(f"{what}: no progress for {GIVE_UP_S:.0f} s")
+            self._failure = PeerUnreachable(f"{what}: next to nothing came for {GIVE_UP_S:.0f} s")
+        elif self.is_outdone():
+            self._failure = PeerUnreachable(f"{what}: clearly more peers hold another one")
         if self._failure is not None:
             self._over.set()
 
@@ -243,19 +250,25 @@ class PieceCrew(Service):
             digest=self._incoming.manifest.digest, piece=piece.index, offset=len(piece.received)
         ).SerializeToString()
         stream = self._rpc.stream(donor.address, "State/Piece", request, timeout_s=PIECE_TIMEOUT_S)
+        loop = asyncio.get_running_loop()
+        until, before = loop.time() + STALL_S, len(piece.received)
         try:
             while piece.num_left and piece.turn == turn:
-                message = await self._next(stream, donor, piece, turn)
+                message = await self._next(stream, donor, piece, turn, until)
                 if piece.turn == turn:
                     self._take(message, donor, piece)
+                    if len(piece.received) - before >= STALL_BYTES:
+                        until, before = loop.time() + STALL_S, len(piece.received)
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
 
-    async def _next(self, stream: Any, donor: Donor, piece: Piece, turn: int) -> bytes:
+    async def _next(
+        self, stream: Any, donor: Donor, piece: Piece, turn: int, until: float
+    ) -> bytes:
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(STALL_S) as patience:
+            async with asyncio.timeout_at(until) as patience:
                 piece.interrupt = lambda: patience.reschedule(loop.time())
                 try:
                     message: bytes | None = await anext(stream, None)
@@ -265,7 +278,7 @@ class PieceCrew(Service):
         except TimeoutError:
             if piece.turn != turn:
                 return b""
-            raise PeerUnreachable(f"no progress for {STALL_S} s", peer=donor.node_id) from None
+            raise PeerUnreachable(f"next to nothing for {STALL_S} s", peer=donor.node_id) from None
         if message is None and piece.turn == turn:
             raise _Lie("a piece that ends too early", peer=donor.node_id)
         return message or b""
@@ -283,7 +296,9 @@ class PieceCrew(Service):
         donor.bytes_given += len(chunk.data)
         self.bytes_fetched += len(chunk.data)
         now = self._clock.monotonic()
-        self._progressed_at = now
+        self._bytes_since += len(chunk.data)
+        if self._bytes_since >= GIVE_UP_BYTES:
+            self._progressed_at, self._bytes_since = now, 0
         self._came.append((now, len(chunk.data)))
         while self._came[0][0] < now - RATE_WINDOW_S:
             self._came.popleft()
@@ -317,3 +332,7 @@ def _parse_chunk(message: bytes, donor: NodeId) -> state_pb2.PieceChunk:
 
 def _nothing() -> None:
     pass
+
+
+def _never() -> bool:
+    return False

@@ -36,7 +36,7 @@ from neuroswarm.node.driver import Observer, RoundDriver, RoundParts
 from neuroswarm.node.holdings import Holdings
 from neuroswarm.node.inquiry import Inquirer
 from neuroswarm.node.intake import Cohort, Intake
-from neuroswarm.node.joining import Joiner
+from neuroswarm.node.joining import LISTEN_S, Joiner
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.resuming import Resuming
 from neuroswarm.node.voice import Voice
@@ -194,5 +194,6 @@ def assemble_rounds(
     room.append(driver)
     RoundsServer(carriers.rpc, intake)
     donor = StateDonor(carriers.rpc, replica.states, config.rounds, clock=clock)
-    joiner = Joiner(downloader, crowd, clock=clock)
+    listen_s = min(config.heartbeat.interval_s, LISTEN_S)
+    joiner = Joiner(downloader, crowd, clock=clock, listen_s=listen_s)
     return RoundsRoom(crowd, intake, gossip, driver, joiner, downloader, donor)

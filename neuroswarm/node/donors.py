@@ -6,10 +6,18 @@ Knows nothing of how states are sent.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
+from neuroswarm.clock import Clock
 from neuroswarm.membership.peer_table import Peer
 from neuroswarm.values import NodeId, PeerAddress
+
+OUTDONE_S = 10.0
+OUTDONE_FACTOR = 2
+OUTDONE_BY = 2
+"""A state is outdone when for so many seconds more than so many times as many peers, and at least
+so many more, hold another one."""
 
 SATURATED = 0.9
 """Share of its link in use above which a peer is asked after the others."""
@@ -51,8 +59,40 @@ class Candidates:
         self._known |= {p.node_id for p in holders if p.heartbeat.digest == self._digest}
         return [peer.address for peer in sorted(holders, key=self._rank)]
 
+    def count(self) -> tuple[int, int]:
+        """Live peers that advertise the state or once did, and the most that hold another one."""
+        self()
+        live = self._live()
+        others = Counter(p.heartbeat.digest for p in live if p.node_id not in self._known)
+        others.pop(b"", None)
+        return sum(p.node_id in self._known for p in live), max(others.values(), default=0)
+
     def _rank(self, peer: Peer) -> tuple[bool, bool, float]:
         if peer.node_id not in self._order:
             self._order[peer.node_id] = self._random.random()
         is_busy = peer.heartbeat.network_saturation >= SATURATED
         return peer.node_id not in self._known, is_busy, self._order[peer.node_id]
+
+
+class Rivals:
+    """Whether a state is outdone: clearly more peers hold another one.
+
+    Who has moved on from it counts as one of its holders, so that a slow download goes on.
+    """
+
+    def __init__(self, candidates: Candidates, clock: Clock) -> None:
+        """Watch the holders of the candidates' state."""
+        self._candidates = candidates
+        self._clock = clock
+        self._outdone_since: float | None = None
+
+    def __call__(self) -> bool:
+        """Whether it has been outdone for long enough; to be asked often."""
+        num_holders, num_rivals = self._candidates.count()
+        now = self._clock.monotonic()
+        if num_rivals <= OUTDONE_FACTOR * num_holders or num_rivals - num_holders < OUTDONE_BY:
+            self._outdone_since = None
+            return False
+        if self._outdone_since is None:
+            self._outdone_since = now
+        return now - self._outdone_since >= OUTDONE_S

@@ -9,19 +9,25 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from neuroswarm.checkpoint.download import StateDownloader
+from neuroswarm.checkpoint.download import MAX_MANIFESTS, StateDownloader
 from neuroswarm.clock import Clock
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import PeerError
 from neuroswarm.membership.peer_table import Peer
 from neuroswarm.node.crowd import Crowd
-from neuroswarm.node.donors import Candidates
+from neuroswarm.node.donors import Candidates, Rivals
 from neuroswarm.values import PeerAddress, short
 
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.1
 RETRY_S = 1.0
+LISTEN_S = 2.0
+"""At most so long a joiner that has heard of a holder listens for others before it chooses."""
+
+MAX_TRIES = 8
+"""States that are tried one after the other before it waits `RETRY_S`."""
+
 PATIENCE_FACTOR = 3
 """A node whose peers have no state either waits this many times longer, unless its id is the
 smallest: so that of several that start together one makes the genesis."""
@@ -30,7 +36,24 @@ smallest: so that of several that start together one makes the genesis."""
 class Joiner:
     """Finds the first outer state."""
 
-    def __init__(self, downloader: StateDownloader, crowd: Crowd, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        downloader: StateDownloader,
+        crowd: Crowd,
+        *,
+        clock: Clock,
+        listen_s: float = LISTEN_S,
+    ) -> None:
+        """Wire up.
+
+        Args:
+            downloader: Fetches states.
+            crowd: The peers that may hold one.
+            clock: Measures all waiting.
+            listen_s: Seconds after the first holder is heard of, in which others are listened
+                for: about one heartbeat interval, so that whoever comes first is not the only one.
+        """
+        self._listen_s = listen_s
         self._downloader = downloader
         self._crowd = crowd
         self._clock = clock
@@ -48,11 +71,14 @@ class Joiner:
             The state, and whether it is a genesis made here.
         """
         started_at = self._clock.monotonic()
+        has_listened = False
         while True:
             live = self._crowd.live()
-            holders = [peer for peer in live if peer.heartbeat.digest]
-            if holders:
-                state = await self._download(holders)
+            if self._holders():
+                if not has_listened:
+                    await self._clock.sleep(self._listen_s)
+                    has_listened = True
+                state = await self._download()
                 if state is not None:
                     return state, False
                 await self._clock.sleep(RETRY_S)
@@ -85,17 +111,35 @@ class Joiner:
         while not self._crowd.live() and self._clock.monotonic() < until:
             await self._clock.sleep(LOOK_S)
 
-    async def _download(self, holders: list[Peer]) -> OuterState | None:
-        """What a former life began comes first, then the best state; liars hold nobody up long."""
-        begun = await self._downloader.unfinished(Candidates(self._crowd.live, b""))
-        digests = [digest for digest, _ in rank_states(holders)]
-        for digest in dict.fromkeys(digests if begun is None else [begun, *digests]):
+    def _holders(self) -> list[Peer]:
+        return [peer for peer in self._crowd.live() if peer.heartbeat.digest]
+
+    async def _download(self) -> OuterState | None:
+        """The best state first, as it is at each try; liars hold nobody up long."""
+        begun = await self._find_begun()
+        tried = set[bytes]()
+        while len(tried) < MAX_TRIES:
+            digests = [digest for digest, _ in rank_states(self._holders())]
+            left = [d for d in ([begun, *digests] if begun else digests) if d not in tried]
+            if not left:
+                break
+            digest = left[0]
+            tried.add(digest)
             logger.info("joining the swarm: downloading state %s", short(digest))
+            candidates = Candidates(self._crowd.live, digest)
+            rivals = Rivals(candidates, self._clock)
             try:
-                return await self._downloader.fetch(digest, Candidates(self._crowd.live, digest))
+                return await self._downloader.fetch(digest, candidates, rivals)
             except PeerError as error:
                 logger.info("no state %s: %s", short(digest), error)
         return None
+
+    async def _find_begun(self) -> bytes | None:
+        """What a former life began, if half as many peers serve it as hold the best state."""
+        ranked = rank_states(self._holders())
+        num_best = min(len(ranked[0][1]), MAX_MANIFESTS) if ranked else 0
+        num_wanted = max(1, (num_best + 1) // 2)
+        return await self._downloader.unfinished(Candidates(self._crowd.live, b""), num_wanted)
 
 
 def rank_states(holders: list[Peer]) -> list[tuple[bytes, list[PeerAddress]]]:

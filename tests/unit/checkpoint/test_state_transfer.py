@@ -410,6 +410,30 @@ async def test_a_liar_cannot_spoil_the_pieces_of_others_for_long(
     assert any(offset == len(b"wrong") for _, _, offset in scene.requests)
 
 
+async def test_a_download_of_a_byte_now_and_then_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(piece_crew, "STALL_S", 0.1)
+    monkeypatch.setattr(piece_crew, "GIVE_UP_S", 1.0)
+    monkeypatch.setattr("neuroswarm.checkpoint.donor_pool.MAX_REST_S", 0.1)
+    scene = Scene()
+    lame = await scene.liar("lame")
+    num_given = 0
+
+    async def dribble(_caller: NodeId, _data: bytes) -> AsyncIterator[bytes]:
+        nonlocal num_given
+        while True:
+            num_given += 1
+            yield chunk(b"x")
+            await asyncio.sleep(0.01)
+
+    lame._stream[PIECE] = dribble
+    with pytest.raises(PeerUnreachable, match="next to nothing"):
+        async with asyncio.timeout(5):
+            await scene.download()
+    assert num_given > 0
+    offsets = {offset for _, _, offset in scene.requests}
+    assert len(offsets) > 1, "it was left, and asked again"
+
+
 async def test_a_download_that_nobody_serves_any_more_is_given_up():
     scene = Scene()
     held = [STATE]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,15 @@ from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.node import donors
 from neuroswarm.node.crowd import Crowd
+from neuroswarm.node.donors import OUTDONE_S, Candidates, Rivals
 from neuroswarm.node.joining import Joiner, rank_states
 from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.speaker import ARCHITECTURE, SWARM, Speaker
-from neuroswarm.values import Endpoint
+from neuroswarm.v1 import state_pb2
+from neuroswarm.values import Endpoint, NodeId
 
 COMMON, RARE, OTHER = b"c" * 32, b"r" * 32, b"o" * 32
 ME = Speaker("me")
@@ -106,7 +110,7 @@ async def test_a_joiner_that_was_killed_goes_on_with_the_state_that_it_began(
         rpc, ARCHITECTURE, SHAPE, folder=tmp_path, blame=crowd.misbehaved, clock=clock
     )
     (tmp_path / OLD.digest.hex()).write_bytes(b"".join(values_of(OLD))[: 2**20])
-    joiner = Joiner(downloader, crowd, clock=clock)
+    joiner = Joiner(downloader, crowd, clock=clock, listen_s=0.0)
     found, is_founder = await joiner.find_state(refuse_genesis, wait_s=5.0)
     assert not is_founder
     assert found.digest == (OLD if is_served else NEW).digest
@@ -125,3 +129,117 @@ def values_of(state: OuterState) -> list[bytes]:
 
 def refuse_genesis() -> OuterState:
     raise AssertionError("there is a swarm")
+
+
+# -- a hostile peer that is heard of first ---------------------------------------------
+
+HONEST = ("anna", "bert", "carl")
+
+
+class Town:
+    """A joiner, honest holders of NEW, and mallory, who holds OLD and gives a byte at a time."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.clock = SystemClock()
+        self.network = MemoryNetwork()
+        self.peers = PeerTable(ME.node_id, 5.0)
+        self.crowd = Crowd(self.peers, SWARM, self.clock, mute_after_s=30.0)
+        self.has_dribbled = asyncio.Event()
+        self.ends = [self.network.rpc(Speaker(name).node_id) for name in ("mallory", *HONEST)]
+        for end in self.ends:
+            state = NEW if end is not self.ends[0] else OLD
+            StateDonor(end, lambda state=state: (state,), RoundConfig(), clock=self.clock)
+        self.ends[0]._stream["State/Piece"] = self.dribble
+        self.ends.append(self.network.rpc(ME.node_id))
+        self.downloader = StateDownloader(
+            self.ends[-1], ARCHITECTURE, SHAPE,
+            folder=folder, blame=self.crowd.misbehaved, clock=self.clock,
+        )  # fmt: skip
+
+    async def dribble(self, _caller: NodeId, data: bytes) -> AsyncIterator[bytes]:
+        request = state_pb2.PieceRequest.FromString(data)
+        for value in b"".join(values_of(OLD))[request.piece * 2**20 + request.offset :]:
+            self.has_dribbled.set()
+            yield state_pb2.PieceChunk(data=bytes([value])).SerializeToString()
+            await asyncio.sleep(0.01)
+
+    async def start(self) -> None:
+        for end in self.ends:
+            await end.start()
+
+    def hear(self, *names: str) -> None:
+        for name in names:
+            state = OLD if name == "mallory" else NEW
+            speaker = Speaker(name, round_=state.round)
+            signed, heartbeat = speaker.heartbeat(digest=state.digest)
+            self.peers.observe(signed, heartbeat, self.clock.monotonic(), host_seen=None)
+
+    async def join(self, listen_s: float = 0.0) -> OuterState:
+        joiner = Joiner(self.downloader, self.crowd, clock=self.clock, listen_s=listen_s)
+        async with asyncio.timeout(10):
+            found, _ = await joiner.find_state(refuse_genesis, wait_s=5.0)
+        return found
+
+
+async def test_a_joiner_leaves_a_slow_download_when_most_peers_hold_another_state(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(donors, "OUTDONE_S", 0.2)
+    town = Town()
+    await town.start()
+    town.hear("mallory")
+    joining = asyncio.ensure_future(town.join())
+    await town.has_dribbled.wait()
+    town.hear(*HONEST)
+    assert (await joining).digest == NEW.digest
+
+
+async def test_a_joiner_listens_before_it_takes_what_the_first_peer_holds():
+    town = Town()
+    await town.start()
+    town.hear("mallory")
+    joining = asyncio.ensure_future(town.join(listen_s=0.3))
+    await asyncio.wait([joining], timeout=0.1)
+    town.hear(*HONEST)
+    assert (await joining).digest == NEW.digest
+    assert not town.has_dribbled.is_set()
+
+
+async def test_what_was_begun_of_a_state_that_few_hold_is_not_gone_on_with(tmp_path: Path):
+    town = Town(tmp_path)
+    (tmp_path / OLD.digest.hex()).write_bytes(b"".join(values_of(OLD))[: 2**20])
+    await town.start()
+    town.hear("mallory", *HONEST)
+    assert (await town.join()).digest == NEW.digest
+    assert not town.has_dribbled.is_set()
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "is_outdone"),
+    [(1, 3, True), (1, 2, False), (2, 4, False), (2, 5, True)],
+)
+async def test_a_state_is_outdone_by_clearly_more_holders_for_some_time(
+    first: int, later: int, is_outdone: bool
+):
+    clock = FakeClock()
+    begun = [peer(f"old {k}", 5, RARE) for k in range(first)]
+    live = list(begun)
+    rivals = Rivals(Candidates(lambda: live, RARE), clock)
+    assert not rivals()
+    live += [peer(f"new {k}", 6, COMMON) for k in range(later)]
+    assert not rivals()
+    await clock.advance(OUTDONE_S - 1)
+    assert not rivals()
+    await clock.advance(1)
+    assert rivals() == is_outdone
+
+
+async def test_a_state_that_its_holders_have_moved_on_from_is_not_outdone():
+    clock = FakeClock()
+    live = [peer(name, 5, RARE) for name in HONEST]
+    rivals = Rivals(Candidates(lambda: live, RARE), clock)
+    assert not rivals()
+    live = [peer(name, 6, COMMON) for name in HONEST]
+    assert not rivals()
+    await clock.advance(OUTDONE_S)
+    assert not rivals()
