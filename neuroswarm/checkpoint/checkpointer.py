@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -16,7 +18,13 @@ from typing import Any
 
 from neuroswarm.checkpoint.budget import ByteBudget
 from neuroswarm.checkpoint.complaint import Complaint
-from neuroswarm.checkpoint.schedule import Risk, Situation, decide, find_risks
+from neuroswarm.checkpoint.schedule import (
+    Risk,
+    Situation,
+    decide,
+    find_pressing,
+    find_risks,
+)
 from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.checkpoint.store import CheckpointStore, Recovered, comes_again
 from neuroswarm.clock import Clock
@@ -53,7 +61,9 @@ class Subject:
     count_noted: Callable[[], int]
     """Bytes that the node has written besides since its start: they use the budget too."""
     on_saved: Callable[[int], None]
-    """Hears that an inner checkpoint of a round is on the disk, once it is."""
+    """Hears that an inner checkpoint of a round is on the disk, once it is.
+
+    In a worker thread, as it may block; one call after the other."""
 
 
 class Checkpointer(Service):
@@ -101,7 +111,10 @@ class Checkpointer(Service):
         self._risks: frozenset[Risk] = frozenset()
         self._told: frozenset[Risk] = frozenset()
         self._answered: frozenset[Risk] = frozenset()
-        self._risk_at = float("-inf")
+        self._risk_at = self._peer_at = float("-inf")
+        self._num_outer_alone = 0
+        self._saved: deque[int] = deque()
+        self._telling = threading.Lock()
         self._is_short = False
 
     def note_outer(self, state: OuterState) -> None:
@@ -183,8 +196,11 @@ class Checkpointer(Service):
         if decision.outer and await self._write_outer(*self._newest) is not None:
             return
         if decision.inner and await self._write_inner(decision.reason) is None:
-            if situation.new_risks:
+            pressing = find_pressing(situation)
+            if pressing:
                 self._risk_at = began
+            if Risk.PEER in pressing:
+                self._peer_at = began
             self._answered |= self._risks
             self._told = frozenset()
 
@@ -200,6 +216,8 @@ class Checkpointer(Service):
             is_outer_unwritten=newest.digest != self._durable,
             new_risks=(self._risks - self._answered) | self._told,
             since_risk_s=now - self._risk_at,
+            since_peer_s=now - self._peer_at,
+            num_outer_alone=self._num_outer_alone,
             budget_left=self._budget.left(now),
             budget_capacity=self._budget.capacity,
             outer_bytes=OUTER_BYTES_PER_PARAM * newest.num_params,
@@ -235,9 +253,11 @@ class Checkpointer(Service):
         error_inner = await self._write(self._store.save, snapshot)
         if error_inner is None:
             self.num_inner += 1
+            self._num_outer_alone = 0
             self.last_reason = reason
-            self._subject.on_saved(snapshot.outer.round)
             self._inner_round = snapshot.outer.round
+            self._saved.append(snapshot.outer.round)
+            await asyncio.to_thread(self._tell_saved)
             if self._unannounced is not None:
                 state, self._unannounced = self._unannounced, None
                 await self._subject.on_durable(state)
@@ -246,6 +266,12 @@ class Checkpointer(Service):
             self._is_synced = self._newest[0].digest == snapshot.outer.digest
             logger.debug("checkpoint of round %d (%s)", snapshot.outer.round, reason)
         return error_inner
+
+    def _tell_saved(self) -> None:
+        """Tell of saved rounds in their order, one after the other; in a worker thread."""
+        with self._telling:
+            while self._saved:
+                self._subject.on_saved(self._saved.popleft())
 
     async def _write(self, save: Callable[..., object], *what: object) -> CheckpointError | None:
         """Write in a worker thread, and count it; what went wrong, if anything did."""
@@ -264,6 +290,7 @@ class Checkpointer(Service):
     async def _became_durable(self, state: OuterState, meta: Mapping[str, Any]) -> None:
         self._durable = state.digest
         self.num_outer += 1
+        self._num_outer_alone += 1
         before = self._inner_round
         if before is not None and comes_again(meta, state.round, before):
             self._unannounced = state

@@ -4,11 +4,13 @@ Rules, first to last:
 
 1. After trouble with the disk nothing is written until the pause is over.
 2. An outer state that is not on the disk is written as soon as the budget has its bytes; of
-   several only the newest.
+   several only the newest. After 3 of them without an inner checkpoint the next one waits until
+   the budget has the bytes of both.
 3. An inner checkpoint is due after every outer sync, at the first sight of a risk, and when the
    interval is over and the node has trained since. It is written when the budget has its bytes
-   and, unless a risk is at hand, those of the next outer state as well. So a short budget
-   stretches the intervals and outer states come first.
+   and, unless this machine is at risk or an outer state waits for it, those of the next outer
+   state as well. So a short budget stretches the intervals, outer states come first, and inner
+   checkpoints come all the same.
 
 At shutdown an inner checkpoint is written whatever the budget says.
 """
@@ -27,6 +29,11 @@ MIN_BATTERY = 0.15
 MIN_HEAT_MARGIN_C = 3.0
 RISK_SPACING_S = 60.0
 """Least time between two checkpoints for the sake of risks: some come and go."""
+PEER_SPACING_S = 600.0
+"""Least time between two for the sake of leaving peers: any member may say that it leaves, as often
+as it likes."""
+MAX_OUTER_ALONE = 3
+"""Outer states that are written on a short budget before it is saved up for an inner checkpoint."""
 
 
 class Risk(enum.Enum):
@@ -66,6 +73,10 @@ class Situation:
     """Risks at hand for which no checkpoint was written since they appeared."""
     since_risk_s: float = float("inf")
     """Seconds since the newest checkpoint for the sake of a risk."""
+    since_peer_s: float = float("inf")
+    """Seconds since the newest one for the sake of a leaving peer."""
+    num_outer_alone: int = 0
+    """Outer states written since the newest inner checkpoint."""
     budget_left: float = float("inf")
     """Bytes that may be written now."""
     budget_capacity: float = float("inf")
@@ -99,22 +110,31 @@ def decide(situation: Situation, interval_s: float) -> Decision:
     """
     if situation.is_pausing:
         return Decision()
-    wants_outer = situation.is_outer_unwritten
-    outer = wants_outer and _fits(situation, situation.outer_bytes, 0)
+    wants_outer, outer_bytes = situation.is_outer_unwritten, situation.outer_bytes
     reason = _why_inner(situation, interval_s)
-    if not reason:
-        return Decision(outer=outer, is_short=wants_outer and not outer)
+    is_saving_up = situation.has_synced and situation.num_outer_alone >= MAX_OUTER_ALONE
+    is_urgent = is_saving_up or bool(situation.new_risks - {Risk.PEER})
     # With an unwritten outer state, the inner checkpoint would write it along.
-    first = situation.outer_bytes if wants_outer else 0
-    spare = 0 if situation.new_risks else situation.outer_bytes
-    inner = (outer or not wants_outer) and _fits(situation, situation.inner_bytes + first, spare)
-    is_short = not inner or (wants_outer and not outer)
+    first = outer_bytes if wants_outer else 0
+    spare = 0 if is_urgent else outer_bytes
+    inner = bool(reason) and _fits(situation, situation.inner_bytes + first, spare)
+    outer = wants_outer and (inner or (not is_saving_up and _fits(situation, outer_bytes, 0)))
+    is_short = (bool(reason) and not inner) or (wants_outer and not outer)
     return Decision(outer, inner, reason if inner else "", is_short)
 
 
+def find_pressing(situation: Situation) -> frozenset[Risk]:
+    """The risks for which a checkpoint is due now."""
+    if situation.since_risk_s < RISK_SPACING_S:
+        return frozenset()
+    is_peer_heard = situation.since_peer_s >= PEER_SPACING_S
+    return frozenset(situation.new_risks - (set() if is_peer_heard else {Risk.PEER}))
+
+
 def _why_inner(situation: Situation, interval_s: float) -> str:
-    if situation.new_risks and situation.since_risk_s >= RISK_SPACING_S:
-        return ", ".join(sorted(risk.value for risk in situation.new_risks))
+    pressing = find_pressing(situation)
+    if pressing:
+        return ", ".join(sorted(risk.value for risk in pressing))
     if situation.has_synced:
         return "outer sync"
     if situation.has_trained and situation.since_inner_s >= interval_s:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from neuroswarm.checkpoint.checkpointer import Checkpointer
-from neuroswarm.checkpoint.schedule import Risk
 from neuroswarm.clock import Clock, LivedClock, SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
@@ -35,7 +34,7 @@ from neuroswarm.node.carriers import Carriers, MakeCarriers, NetworkCarriers
 from neuroswarm.node.convictions import read_proofs
 from neuroswarm.node.home import Home, open_home
 from neuroswarm.node.intake import Cohort
-from neuroswarm.node.keeping import make_checkpointer
+from neuroswarm.node.keeping import make_checkpointer, save_before_leaving
 from neuroswarm.node.recorder import Recorder, Sinks
 from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
@@ -330,7 +329,7 @@ class NodeCore(Service):
             home, replica, recorder, reporter, cfg=config.checkpoint, clock=self._around.clock
         )
         recorder.note_state = checkpointer.note_outer
-        membership.peers.on_leaving(lambda _peer: checkpointer.expect(Risk.PEER))
+        save_before_leaving(membership.peers, cohort.swarm_id, checkpointer)
         return Parts(
             home, compute, trainer, replica, cohort, carriers,
             membership, rounds, recorder, reporter, web, checkpointer,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from small_node import SmallNode, full_disk, newest, same
 from neuroswarm.checkpoint.budget import ByteBudget
 from neuroswarm.checkpoint.checkpointer import POLL_S, Checkpointer, Subject
 from neuroswarm.checkpoint.complaint import FIRST_PAUSE_S
-from neuroswarm.checkpoint.schedule import RISK_SPACING_S, Risk
+from neuroswarm.checkpoint.schedule import PEER_SPACING_S, RISK_SPACING_S, Risk
 from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.checkpoint.store import CheckpointStore
 from neuroswarm.config.sections import CheckpointConfig
@@ -39,6 +40,8 @@ class Scene:
         self.facts = MachineFacts()
         self.durable: list[int] = []
         self.saved: list[int] = []
+        self.may_tell = threading.Event()
+        self.may_tell.set()
         self.snapshots = 0
         self.is_out_of_memory = False
         self.noted = 0
@@ -52,7 +55,7 @@ class Scene:
                 read_facts=lambda: self.facts,
                 on_durable=self._on_durable,
                 count_noted=lambda: self.noted,
-                on_saved=self.saved.append,
+                on_saved=self._on_saved,
             ),
             CheckpointConfig(interval_s=INTERVAL_S),
             budget=self.budget,
@@ -68,6 +71,10 @@ class Scene:
     async def _on_durable(self, state: OuterState) -> None:
         assert state.digest in self.store.outer_digests(), "on the disk before it is said"
         self.durable.append(state.round)
+
+    def _on_saved(self, round_: int) -> None:
+        assert self.may_tell.wait(LONGEST_S)
+        self.saved.append(round_)
 
     def kept(self) -> list[Path]:
         """Everything that belongs into the folder."""
@@ -144,6 +151,39 @@ async def test_a_risk_brings_one_checkpoint_when_it_appears(tmp_path: Path):
         scene.checkpointer.expect(Risk.PEER)
         await scene.until(lambda: len(scene.saved) == 3)
         assert scene.checkpointer.last_reason == Risk.PEER.value
+
+
+async def test_peers_that_leave_again_and_again_bring_one_checkpoint_in_ten_minutes(tmp_path: Path):
+    scene = Scene(tmp_path)
+    scene.checkpointer.note_outer(scene.node.outer)
+    async with scene.checkpointer:
+        await scene.until(lambda: scene.saved == [0])
+        for num_saved in (2, 3):
+            scene.checkpointer.expect(Risk.PEER)
+            await scene.until(lambda wanted=num_saved: len(scene.saved) == wanted)
+            for _ in range(3):
+                await scene.clock.advance(PEER_SPACING_S / 4)
+                scene.checkpointer.expect(Risk.PEER)
+                await scene.settle()
+            await scene.clock.advance(PEER_SPACING_S / 4 - POLL_S)
+            await scene.settle()
+            assert len(scene.saved) == num_saved
+            await scene.clock.advance(POLL_S)
+
+
+async def test_the_loop_goes_on_while_somebody_is_told_that_it_is_saved(tmp_path: Path):
+    scene = Scene(tmp_path)
+    scene.may_tell.clear()
+    scene.checkpointer.note_outer(scene.node.outer)
+    async with scene.checkpointer:
+        await scene.until(lambda: scene.checkpointer.num_inner == 1)
+        scene.commit()
+    last = asyncio.gather(scene.checkpointer.save_last())
+    await scene.until(lambda: scene.checkpointer.num_inner == 2)
+    assert scene.saved == []
+    scene.may_tell.set()
+    await last
+    assert scene.saved == [0, 1], "in order, though the first call was given up"
 
 
 async def test_what_is_resumed_is_not_written_again(tmp_path: Path):

@@ -1,5 +1,6 @@
 import logging
 import math
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -8,9 +9,11 @@ from neuroswarm.checkpoint.budget import BURST_SHARE, DAY_S, ByteBudget
 from neuroswarm.checkpoint.complaint import FIRST_PAUSE_S, MAX_PAUSE_S, Complaint
 from neuroswarm.checkpoint.schedule import (
     MAX_MEMORY_STALL,
+    MAX_OUTER_ALONE,
     MIN_AVAILABLE_MEMORY,
     MIN_BATTERY,
     MIN_HEAT_MARGIN_C,
+    PEER_SPACING_S,
     RISK_SPACING_S,
     Decision,
     Risk,
@@ -34,6 +37,8 @@ IDLE = Situation(
 SYNCED = replace(IDLE, has_synced=True, is_outer_unwritten=True, has_trained=True)
 DUE = replace(IDLE, has_trained=True, since_inner_s=INTERVAL_S)
 RISKY = replace(IDLE, new_risks=frozenset({Risk.BATTERY, Risk.HEAT}))
+DESERTED = replace(IDLE, new_risks=frozenset({Risk.PEER}))
+SAVING = replace(SYNCED, num_outer_alone=MAX_OUTER_ALONE)
 
 RESCUE = Decision(inner=True, reason="the battery is low, the machine is near its heat limit")
 
@@ -73,6 +78,37 @@ CASES: dict[str, tuple[Situation, Decision]] = {
         RESCUE,
     ),
     "risk without a budget": (limited(RISKY, INNER - 1), Decision(is_short=True)),
+    "one outer state less, not yet saving": (
+        limited(replace(SAVING, num_outer_alone=MAX_OUTER_ALONE - 1), OUTER + INNER - 1),
+        Decision(outer=True, is_short=True),
+    ),
+    "saving up for both": (limited(SAVING, OUTER + INNER - 1), Decision(is_short=True)),
+    "saved up for both": (limited(SAVING, OUTER + INNER), Decision(True, True, "outer sync")),
+    "saved up, outer written": (
+        limited(replace(SAVING, is_outer_unwritten=False), INNER),
+        Decision(inner=True, reason="outer sync"),
+    ),
+    "saving, without a limit": (SAVING, Decision(True, True, "outer sync")),
+    "a peer leaves": (
+        limited(DESERTED, OUTER + INNER),
+        Decision(inner=True, reason="a peer is leaving"),
+    ),
+    "a peer leaves, next outer state first": (
+        limited(DESERTED, OUTER + INNER - 1),
+        Decision(is_short=True),
+    ),
+    "peers leave again and again": (
+        replace(DESERTED, since_peer_s=PEER_SPACING_S - 1),
+        Decision(),
+    ),
+    "peers leave, later": (
+        replace(DESERTED, since_peer_s=PEER_SPACING_S, since_risk_s=PEER_SPACING_S),
+        Decision(inner=True, reason="a peer is leaving"),
+    ),
+    "a leaving peer hides no other risk": (
+        limited(replace(RISKY, new_risks=RISKY.new_risks | {Risk.PEER}, since_peer_s=90.0), INNER),
+        RESCUE,
+    ),
     "larger than the budget, full": (limited(SYNCED, 500, 500), Decision(True, True, "outer sync")),
     "larger than the budget, not full": (limited(SYNCED, 499, 500), Decision(is_short=True)),
 }
@@ -81,6 +117,58 @@ CASES: dict[str, tuple[Situation, Decision]] = {
 @pytest.mark.parametrize(("situation", "expected"), CASES.values(), ids=CASES)
 def test_what_is_written_when(situation: Situation, expected: Decision):
     assert decide(situation, INTERVAL_S) == expected
+
+
+def simulate_days(num_days: int, *, daily_mb: float, outer_mb: int, inner_mb: int) -> list[str]:
+    """What is written, in order, with a round every 5 minutes and a look every 5 seconds."""
+    budget, written = ByteBudget(int(daily_mb * 1e6), 0.0), ["inner"]
+    is_synced, is_unwritten, inner_at = True, False, 0
+    for now in range(0, int(num_days * DAY_S), 5):
+        if now % 300 == 0:
+            is_synced, is_unwritten = False, True
+        decision = decide(
+            Situation(
+                since_inner_s=now - inner_at,
+                has_trained=True,
+                has_synced=not is_synced,
+                is_outer_unwritten=is_unwritten,
+                num_outer_alone=written[::-1].index("inner"),
+                budget_left=budget.left(now),
+                budget_capacity=budget.capacity,
+                outer_bytes=outer_mb * 1_000_000,
+                inner_bytes=inner_mb * 1_000_000,
+            ),
+            300.0,
+        )
+        inner_at = now if decision.inner else inner_at
+        for what, is_due, num_mb in (
+            ("outer", decision.outer, outer_mb),
+            ("inner", decision.inner, inner_mb),
+        ):
+            if is_due:
+                budget.spend(num_mb * 1_000_000, now)
+                written.append(what)
+        is_synced = is_synced or decision.inner
+        is_unwritten = is_unwritten and not decision.outer
+    return written[1:]
+
+
+DAYS = {
+    "10M parameters on an SD card": ((1, 2048, 80, 240), {"inner": 4, "outer": 13}),
+    "three such days": ((3, 2048, 80, 240), {"inner": 9, "outer": 36}),
+    "1M parameters on an SD card": ((1, 2048, 8, 24), {"inner": 44, "outer": 123}),
+    "larger than what may be left": ((3, 2048, 400, 1200), {"inner": 2, "outer": 6}),
+    "as good as no limit": ((1, 1e6, 80, 240), {"inner": 288, "outer": 288}),
+}
+
+
+@pytest.mark.parametrize(("day", "expected"), DAYS.values(), ids=DAYS)
+def test_a_short_budget_starves_neither_kind(day: tuple[int, float, int, int], expected: dict):
+    num_days, daily_mb, outer_mb, inner_mb = day
+    written = simulate_days(num_days, daily_mb=daily_mb, outer_mb=outer_mb, inner_mb=inner_mb)
+    assert Counter(written) == expected
+    alone = "".join(kind[0] for kind in written).split("i")
+    assert max(map(len, alone)) <= MAX_OUTER_ALONE + 1, "the last one goes with the inner one"
 
 
 FACTS: dict[str, tuple[MachineFacts, set[Risk]]] = {
