@@ -104,6 +104,16 @@ class SaidLog:
                 said[found.signed.kind] = found
         return Recollection(said, frozenset(lost - said.keys()))
 
+    def newest_round(self, kind: Kind) -> int:
+        """The newest round in which something of that kind was signed; -1 if none is known."""
+        try:
+            rounds = [
+                r for r, name in self._names() if name.endswith(f"-{kind.name.lower()}{_SUFFIX}")
+            ]
+        except OSError:
+            return -1
+        return max(rounds, default=-1)
+
     def _forget(self, round_: int, current: str) -> None:
         """Give the space of other rounds back; their files' names stay for a while."""
         needed_from = max(self._needed_from, round_ - MAX_WHOLE_ROUNDS)

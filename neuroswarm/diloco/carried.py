@@ -48,6 +48,10 @@ class Carried:
         """
         self.progress = list(progress)
         """What of it is in the local parameters."""
+        self.is_published = False
+        """Whether an unknown publication is known to exist: if nothing is heard of it for longer
+        than states look back, it counts as agreed."""
+        self._is_judged = False
         self._round = outer.round
         self._me = me
         self._residual = list(residual)
@@ -95,13 +99,17 @@ class Carried:
             _add(shift, progress, -1.0)
             _add(residual, left)
             self._taken_by = self._taken = None
-        if unknown and self._taken is None:
-            self._taken_by, self._taken = min(unknown)[1], (self.progress, self._residual)
+        is_over = new.round > self._round + applied.WINDOW_ROUNDS
+        is_missed = is_over and self.is_published and not self._is_judged
+        self._is_judged |= new.round > self._round
+        if (unknown or is_missed) and self._taken is None:
+            self._taken_by = min(unknown)[1] if unknown else None
+            self._taken = (self.progress, self._residual)
             _add(shift, self.progress)
             _add(residual, self._residual, -1.0)
             self.progress = [torch.zeros_like(part) for part in shift]
             self._residual = [torch.zeros_like(part) for part in shift]
-        return new.round > self._round + applied.WINDOW_ROUNDS
+        return is_over
 
 
 def _add(parts: list[Tensor], others: Sequence[Tensor], factor: float = 1.0) -> None:

@@ -62,6 +62,8 @@ class Ledger:
         self._residual = tuple(torch.zeros(size, dtype=torch.float32) for size in sizes)
         self._publications: list[Publication] = []
         self._agreed: dict[bytes, bool] = {}
+        self._judged: frozenset[bytes] = frozenset()
+        """Publications on which a state that looks back on them has said its verdict."""
         self._carried: Carried | None = None
 
     def use_codec(self, codec: Codec, *, contribution_momentum: float = 0.0) -> None:
@@ -149,18 +151,23 @@ class Ledger:
             self._forget(self._publications[0])
 
     @torch.no_grad()
-    def carry(self, outer: OuterState, local: Sequence[Tensor], me: NodeId) -> None:
+    def carry(
+        self, outer: OuterState, local: Sequence[Tensor], me: NodeId, *, is_published: bool
+    ) -> None:
         """Begin a life with the parameters of a snapshot: what may have been published since?
 
         Args:
             outer: Outer state of the snapshot.
             local: Its local parameters, float32, shape [N] of each fragment.
             me: This node.
+            is_published: Whether something was published after it.
 
         Cost: a pass over the parameters, and 8 bytes for each until 16 rounds later.
         """
         progress = [theta - own for theta, own in zip(outer.params, local, strict=True)]
-        self._carried = Carried(outer, me, progress, self._residual, self._agreed)
+        carried = Carried(outer, me, progress, self._residual, self._agreed)
+        carried.is_published = is_published
+        self._carried = carried
 
     @torch.no_grad()
     def resume(
@@ -210,7 +217,9 @@ class Ledger:
 
         Publications newly agreed in `new` leave the local parameters (their d) and enter the
         residual (d - c); those no longer agreed come back. What was never agreed stays in x.
-        A publication older than the new state's window of 16 rounds keeps its verdict.
+        A publication older than the new state's window of 16 rounds keeps its verdict. If it has
+        none, because this node heard nothing of the rounds in between, it counts as agreed: it
+        may be, and must not be published a second time.
 
         Args:
             old: The outer state that the local parameters are based on.
@@ -234,15 +243,20 @@ class Ledger:
         residual = [left.clone() for left in self._residual]
         for publication in tuple(self._publications):
             is_agreed = applied.contains(new.applied, me, publication.id)
-            if not is_agreed and publication.round < new.round - applied.WINDOW_ROUNDS:
-                self._forget(publication)
-                continue
+            is_final = not is_agreed and publication.round < new.round - applied.WINDOW_ROUNDS
+            if is_final:
+                is_judged = publication.id in self._judged
+                is_agreed = self._agreed[publication.id] if is_judged else True
+            elif publication.round < new.round:
+                self._judged |= {publication.id}
             if is_agreed != self._agreed[publication.id]:
                 sign = 1.0 if is_agreed else -1.0
                 publication.book(sign, shift, residual)
                 self._agreed[publication.id] = is_agreed
                 if self._carried is not None:
                     self._carried.booked(publication, sign)
+            if is_final:
+                self._forget(publication)
         if self._carried is not None and self._carried.settle(new, shift, residual):
             self._carried = None
         self._residual = tuple(residual)
@@ -263,6 +277,7 @@ class Ledger:
                     "id": publication.id.hex(),
                     "round": publication.round,
                     "is_agreed": self._agreed[publication.id],
+                    "is_judged": publication.id in self._judged,
                     "codecs": [payload.kind for payload in publication.payloads],
                 }
             )
@@ -297,6 +312,8 @@ class Ledger:
                 publication = _read_publication(tensors, entry, i, len(residual))
                 ledger.remember(publication)
                 ledger._agreed[publication.id] = bool(entry["is_agreed"])
+                if entry["is_judged"]:
+                    ledger._judged |= {publication.id}
         except (KeyError, IndexError, TypeError, ValueError, ConfigError) as error:
             raise CheckpointCorrupt(f"ledger cannot be read: {error}") from error
         return ledger
@@ -304,6 +321,7 @@ class Ledger:
     def _forget(self, publication: Publication) -> None:
         self._publications.remove(publication)
         del self._agreed[publication.id]
+        self._judged -= {publication.id}
 
 
 def _read_publication(

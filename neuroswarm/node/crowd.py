@@ -140,6 +140,11 @@ class Crowd:
             return False
         return self.is_known(signer) or signer in state.applied
 
+    @property
+    def trust_quorum(self) -> int:
+        """Signers that cannot all be hostile, of all that are heard of: floor(n/4) + 1."""
+        return (len(self._peers.training(self._clock.monotonic(), self.swarm_id)) + 1) // 4 + 1
+
     def slowest_rtt_s(self, voters: frozenset[NodeId]) -> float | None:
         """Round trip to the slowest of the voters; None while one is not measured."""
         rtts = [peer.rtt_s for peer in self.live() if peer.node_id in voters]
@@ -147,14 +152,22 @@ class Crowd:
         return max(known, default=0.0) if len(known) == len(rtts) else None
 
     def ahead_or_apart(self, history: History, patience_s: float) -> list[PeerAddress]:
-        """Live peers that have been ahead of this node, or apart from it, for that long."""
+        """Live peers that have been ahead of this node, or apart from it, for that long.
+
+        If nobody is at this node's state or beyond, or was lately, those are asked too that are
+        in rounds which it does not know: it may be the one that is lost.
+        """
         now = self._clock.monotonic()
-        found = []
-        for peer in self.live():
-            standing, lasted_s = self.positions.lasting(peer.node_id, history, now)
-            if standing in (Standing.AHEAD, Standing.APART) and lasted_s >= patience_s:
-                found.append(peer.address)
-        return found
+        stands = [(p, *self.positions.lasting(p.node_id, history, now)) for p in self.live()]
+        wanted = {Standing.AHEAD, Standing.APART}
+        if stands and all(self._is_elsewhere(p.node_id, history) for p, _, _ in stands):
+            wanted.add(Standing.BEHIND)
+        return [p.address for p, standing, s in stands if standing in wanted and s >= patience_s]
+
+    def _is_elsewhere(self, node_id: NodeId, history: History) -> bool:
+        standing = self.positions.standing(node_id, history)
+        is_behind = standing is Standing.BEHIND
+        return is_behind and node_id not in self.positions.adherents(history.digests_since(0))
 
     def sources(self, *preferred: NodeId) -> list[PeerAddress]:
         """Live peers to pull from, the preferred ones first."""

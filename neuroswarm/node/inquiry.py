@@ -6,6 +6,7 @@ Knows nothing of the round in progress; what it offers is carried out by the rou
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from neuroswarm.checkpoint.download import StateDownloader
@@ -73,13 +74,13 @@ class Inquirer:
         if offer is not None:
             return offer
         claim = await self._asker.lineage(0, state.round, peer)
-        comparison = compare(history, claim, self._is_counted)
+        comparison = self._compare(history, claim)
         if comparison is None:
             return await self._catch_up(peer, claim, state, quorum)
         # Support counts from the fork on, so ask again from there.
         since = max(0, comparison.first_divergent_round - 1)
         claim = await self._asker.lineage(since, state.round, peer)
-        comparison = compare(history, claim, self._is_counted)
+        comparison = self._compare(history, claim)
         if comparison is None or not comparison.other_wins:
             return None
         _log_loss(peer, comparison, state)
@@ -106,16 +107,29 @@ class Inquirer:
         return await self._download(peer, target.base_digest, fork=None)
 
     async def _cross_over(self, peer: PeerAddress, claim: Claim, fork: Comparison) -> Offer:
+        needed = min(self._crowd.trust_quorum, fork.other_support)
         last_common = fork.first_divergent_round - 1
         found = next((f for f in claim.finished if f.round == last_common), None)
         base = None if found is None else self._replica.find_state(found.base_digest)
         if base is not None:
-            verdict = await self._replay(peer, base, quorum=1)
+            verdict = await self._replay(peer, base, quorum=needed)
             if verdict is not None:
                 return verdict
-        target = self._supported_state(claim, quorum=1, after=last_common)
-        digest = claim.digest if target is None else target.base_digest
+        digest = self._newest_held(claim, needed, since=fork.first_divergent_round)
+        if digest is None:
+            raise ProtocolViolation("a state that too few peers stand for", peer=peer.node_id)
         return await self._download(peer, digest, fork=fork.first_divergent_round)
+
+    def _newest_held(self, claim: Claim, needed: int, *, since: int) -> bytes | None:
+        """The newest claimed state that enough peers signed for, or were heard to stand on."""
+        signers = {f.base_digest: f.signers for f in claim.finished}
+        states = [(claim.round, claim.digest)]
+        states += [(f.round, f.base_digest) for f in reversed(claim.finished)]
+        for round_, digest in states:
+            voices = self._crowd.positions.adherents([digest]) | signers.get(digest, frozenset())
+            if round_ >= since and sum(map(self._is_counted, voices)) >= needed:
+                return digest
+        return None
 
     async def _download(self, peer: PeerAddress, digest: bytes, *, fork: int | None) -> Download:
         """From that peer and all others that may hold the state."""
@@ -130,6 +144,20 @@ class Inquirer:
         later = [f for f in claim.finished if f.round > after]
         supported = [f for f in later if sum(map(self._is_counted, f.signers)) >= quorum]
         return supported[-1] if supported else None
+
+    def _compare(self, history: History, claim: Claim) -> Comparison | None:
+        heard, me = self._crowd.positions.adherents, frozenset([self._crowd.me])
+
+        def adherents(digests: Collection[bytes]) -> frozenset[NodeId]:
+            return heard(digests) | (me if history.digest in digests else frozenset())
+
+        return compare(
+            history,
+            claim,
+            self._is_counted,
+            adherents=adherents,
+            quorum=self._crowd.trust_quorum,
+        )
 
     def _is_counted(self, signer: NodeId) -> bool:
         return self._crowd.is_counted(signer, self._replica.state)

@@ -132,8 +132,13 @@ class Replica:
         )
         await self._compute.run(self._trainer.load, state.params)
 
-    async def restore(self, snapshot: Snapshot) -> None:
-        """Take everything up where a snapshot was made."""
+    async def restore(self, snapshot: Snapshot, *, has_published: bool) -> None:
+        """Take everything up where a snapshot was made.
+
+        Args:
+            snapshot: As it was found.
+            has_published: Whether this node published in rounds after it.
+        """
         await asyncio.to_thread(lambda: snapshot.outer.digest)
         self._begin_with(snapshot.outer)
         tensors, listed = snapshot.ledger
@@ -143,7 +148,7 @@ class Replica:
             self.codec,
             contribution_momentum=snapshot.outer.rules.contribution_momentum,
         )
-        self._ledger.carry(snapshot.outer, snapshot.local, self._me)
+        self._ledger.carry(snapshot.outer, snapshot.local, self._me, is_published=has_published)
 
         def restore_inner() -> None:
             self._trainer.load(snapshot.local)

@@ -49,7 +49,8 @@ async def take_up(replica: Replica, kept: Recovered, home: Home) -> None:
         )
         await replica.adopt(outer)
         return
-    await replica.restore(snapshot)
+    spoke_in = await asyncio.to_thread(home.said.newest_round, Kind.CONTRIBUTION)
+    await replica.restore(snapshot, has_published=spoke_in > snapshot.outer.round)
     if snapshot.outer.digest != outer.digest:
         logger.info(
             "own work of round %d goes on in the newer outer state of round %d",

@@ -97,6 +97,12 @@ class History:
         """Remembered digests of the rounds before `round_`."""
         return {r: digest for r, digest in self._digests.items() if r < round_}
 
+    def digests_since(self, round_: int) -> list[bytes]:
+        """Remembered digests of the newest rounds from `round_` on, at most 64."""
+        first = max(round_, self.round + 1 - limits.MAX_LINEAGE_ROUNDS)
+        found = (self._digests.get(r) for r in range(first, self.round + 1))
+        return [digest for digest in found if digest is not None]
+
     def find(self, round_: int) -> FinishedRound | None:
         """The finished round of that number, if it is remembered."""
         return next((f for f in reversed(self._finished) if f.round == round_), None)

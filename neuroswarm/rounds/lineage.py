@@ -1,12 +1,13 @@
 """Which of two lineages wins, by what their rounds' confirms prove.
 
-The key of a lineage is the most distinct confirm signers in any one round since the fork, then
-the smaller digest of the first divergent round (DESIGN 4.7). Knows nothing of downloads.
+The key of a lineage is the most distinct confirm signers in any one round since the fork, or those
+who were heard to stand on its states since then, if they are more; then the smaller digest of the
+first divergent round (DESIGN 4.7). Knows nothing of downloads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from neuroswarm.errors import ProtocolViolation
@@ -49,16 +50,31 @@ class Comparison:
     other_wins: bool
 
 
-def compare(own: History, other: Claim, is_counted: Callable[[NodeId], bool]) -> Comparison | None:
+Adherents = Callable[[Collection[bytes]], frozenset[NodeId]]
+"""Who was heard to stand on one of these states, now or before."""
+
+
+def compare(
+    own: History,
+    other: Claim,
+    is_counted: Callable[[NodeId], bool],
+    *,
+    adherents: Adherents,
+    quorum: int,
+) -> Comparison | None:
     """Compare two lineages; None if they agree on every round that both remember.
 
-    Where they remember no round in common, they are taken for two lineages: more support wins,
-    then the greater round. (Otherwise a node could claim to be far ahead on nobody's word.)
+    The other one wins only with the voices of a quorum, or if this one has no quorum either.
+    Where they remember no round in common, they are taken for two lineages, and the other one
+    wins only with a quorum and more voices than this one: how far ahead it claims to be says
+    nothing, since its round may be made up. (Of two geneses the smaller digest wins.)
 
     Args:
         own: The lineage stood on.
         other: The claim, its confirms verified by the caller.
         is_counted: Whether a signer's voice counts (it is no proven equivocator).
+        adherents: As heard by this node itself.
+        quorum: Signers that cannot all be hostile.
 
     Raises:
         ProtocolViolation: the claim cannot be true: another outcome of the same set, since the
@@ -67,16 +83,19 @@ def compare(own: History, other: Claim, is_counted: Callable[[NodeId], bool]) ->
     theirs = _states(other)
     ours = {r: digest for r in theirs if (digest := own.digest_at(r)) is not None}
     if not ours:
-        return _compare_apart(own, other, is_counted)
+        return _compare_apart(own, other, is_counted, adherents, quorum)
     common = sorted(ours)
     fork = next((r for r in common if theirs[r] != ours[r]), None)
     if fork is None:
         return None
     _check_plausible(own, other, fork, [r for r in common if r > fork and theirs[r] == ours[r]])
-    own_support = _support(_voices(own), fork, is_counted)
-    other_support = _support(_voices(other), fork, is_counted)
+    own_states = own.digests_since(fork)
+    own_support = _support(_voices(own), fork, is_counted, adherents(own_states))
+    other_states = [digest for r, digest in theirs.items() if r >= fork]
+    other_support = _support(_voices(other), fork, is_counted, adherents(other_states))
+    is_proven = other_support >= quorum or own_support < quorum
     wins = (other_support, _descending(theirs[fork])) > (own_support, _descending(ours[fork]))
-    return Comparison(fork, own_support, other_support, wins)
+    return Comparison(fork, own_support, other_support, is_proven and wins)
 
 
 def _check_plausible(own: History, other: Claim, fork: int, met_again: list[int]) -> None:
@@ -88,10 +107,17 @@ def _check_plausible(own: History, other: Claim, fork: int, met_again: list[int]
         raise ProtocolViolation(f"another outcome of the same set in round {fork - 1}")
 
 
-def _compare_apart(own: History, other: Claim, is_counted: Callable[[NodeId], bool]) -> Comparison:
-    own_support = _support(_voices(own), 0, is_counted)
-    other_support = _support(_voices(other), 0, is_counted)
-    wins = (other_support, other.round) > (own_support, own.round)
+def _compare_apart(
+    own: History,
+    other: Claim,
+    is_counted: Callable[[NodeId], bool],
+    adherents: Adherents,
+    quorum: int,
+) -> Comparison:
+    own_heard, other_heard = adherents(own.digests_since(0)), adherents(_states(other).values())
+    own_support = _support(_voices(own), 0, is_counted, own_heard)
+    other_support = _support(_voices(other), 0, is_counted, other_heard)
+    wins = other_support >= quorum and other_support > own_support
     return Comparison(min(own.round, other.round), own_support, other_support, wins)
 
 
@@ -112,10 +138,11 @@ def _support(
     rounds: Iterable[tuple[int, frozenset[NodeId]]],
     fork: int,
     is_counted: Callable[[NodeId], bool],
+    heard: frozenset[NodeId],
 ) -> int:
     # The round before the first divergent state is the one that the two sides decided apart.
     counts = [sum(map(is_counted, signers)) for r, signers in rounds if r >= fork - 1]
-    return max(counts, default=0)
+    return max([*counts, sum(map(is_counted, heard))])
 
 
 def _descending(digest: bytes) -> bytes:

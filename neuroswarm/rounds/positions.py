@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from neuroswarm.rounds.history import History
 from neuroswarm.values import NodeId
 
 MAX_PEERS = 8192
+MAX_DIGESTS = 1024
+"""States of which it is remembered who was heard to stand on them."""
+MAX_ADHERENTS = 256
+"""Peers remembered of one state."""
 
 
 class Standing(enum.Enum):
@@ -42,9 +47,27 @@ class Positions:
 
     def __init__(self) -> None:
         self._positions: OrderedDict[NodeId, _Position] = OrderedDict()
+        self._adherents: OrderedDict[bytes, set[NodeId]] = OrderedDict()
+
+    def adherents(self, digests: Iterable[bytes]) -> frozenset[NodeId]:
+        """Who was heard to stand on one of these states, now or before."""
+        found = (self._adherents.get(digest, ()) for digest in digests)
+        return frozenset().union(*found)
+
+    def _note_adherent(self, signer: NodeId, digest: bytes) -> None:
+        known = self._adherents.setdefault(digest, set())
+        self._adherents.move_to_end(digest)
+        if len(known) < MAX_ADHERENTS:
+            known.add(signer)
+        if len(self._adherents) > MAX_DIGESTS:
+            # A state that one peer alone speaks of goes first: anyone can name such states.
+            lonely = next((d for d, who in self._adherents.items() if len(who) == 1), None)
+            del self._adherents[lonely or next(iter(self._adherents))]
 
     def note(self, signer: NodeId, round_: int, digest: bytes) -> None:
         """A peer signed that it holds this state; an older round than known is not news."""
+        if digest:
+            self._note_adherent(signer, digest)
         known = self._positions.get(signer)
         if known is None:
             if len(self._positions) >= MAX_PEERS:
@@ -59,6 +82,8 @@ class Positions:
         """A peer's newest heartbeat: it counts even if it went back to an older round."""
         if signer not in self._positions:
             self.note(signer, round_, digest)
+        elif digest and digest != self._positions[signer].digest:
+            self._note_adherent(signer, digest)
         known = self._positions[signer]
         self._positions.move_to_end(signer)
         if sequence > known.sequence:

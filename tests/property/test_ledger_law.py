@@ -42,6 +42,8 @@ class History:
     published: dict[bytes, Publication] = field(default_factory=dict)
     final: dict[bytes, bool] = field(default_factory=dict)
     """Verdicts on publications that the ledger has let go."""
+    judged: set[bytes] = field(default_factory=set)
+    """Publications on which a state that looks back on them has said its verdict."""
 
     def __post_init__(self) -> None:
         named = [(f"part{k}", part) for k, part in enumerate(random_parts(self.source, 1.0))]
@@ -77,8 +79,14 @@ class History:
         )
         new = OuterState(base.round + rounds, fragments, table, base.rules, base.architecture)
         self.note_verdicts()
+        before = self.ledger.publications
         shift = self.ledger.move(self.outer, new, ME)
         self.note_verdicts()
+        for publication in before:
+            if publication.round >= new.round - applied.WINDOW_ROUNDS:
+                self.judged |= {publication.id} if publication.round < new.round else set()
+            elif publication.id not in self.judged:
+                self.final[publication.id] = True  # it may be agreed, and must not count twice
         for part, change in zip(self.local, shift, strict=True):
             part += change
         self.outer = new

@@ -113,7 +113,7 @@ class Peer:
         listed: Any = json.loads(saved.ledger[1])
         tensors = {name: tensor.clone() for name, tensor in saved.ledger[0].items()}
         self.ledger = Ledger.from_tensors(tensors, listed, Int4(BLOCK))
-        self.ledger.carry(self.outer, [self.local], ME)
+        self.ledger.carry(self.outer, [self.local], ME, is_published=True)
         ahead = newest[newest.index(saved.outer) + 1 :] if saved.outer in newest else newest[-1:]
         self.resume()
         for state in ahead if replays else ahead[-1:]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from neuroswarm.checkpoint.outer_files import OuterFiles
+from neuroswarm.diloco.state import OuterState
+from neuroswarm.rounds.history import FinishedRound, History
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.swarm import Swarm
-from neuroswarm.wire.messages import Contribution, FragmentPayload
+from neuroswarm.wire.messages import Confirm, Contribution, FragmentPayload
 from neuroswarm.wire.signed import Kind, sign
 
 NAMES = ("anna", "bert", "carl")
@@ -106,3 +110,43 @@ def misdirected(who: Member):
         fragments=(FragmentPayload(0, bytes(32), 1),),
     )
     return sign(Kind.CONTRIBUTION, header.encode(), who.key), header
+
+
+@pytest.mark.parametrize("far", [40, 2**52])
+async def test_one_member_with_a_lineage_of_its_own_leads_nobody_away(tmp_path: Path, far: int):
+    """Not a newcomer either, that has no finished round to compare it with."""
+    async with Swarm(tmp_path, step_s=0.1) as swarm:
+        honest = await swarm.found(*NAMES)
+        (mallory,) = await swarm.start("mallory", trains=False)
+        await swarm.until_round(1, honest)
+        await mallory.parts.rounds.driver.stop()
+        claim_lineage(mallory, far)
+        (dora,) = await swarm.start("dora")
+        everyone = [*honest, dora]
+        await swarm.more_rounds(3, everyone)
+        await swarm.until_level(everyone)
+        assert dora.round < 40
+        assert [m.statistics.repairs for m in everyone] == [0] * 4
+        assert mallory.round == far
+
+
+def claim_lineage(who: Member, round_: int) -> None:
+    """Let a member stand on a state of its own making, in a round confirmed by itself."""
+    replica, rounds = who.parts.replica, who.parts.rounds
+    states = [made_up(replica.state, r) for r in (round_ - 1, round_)]
+    before, after = states
+    about = Confirm(rounds.crowd.swarm_id, before.round, before.digest, ()).encode()
+    confirm = sign(Kind.CONFIRM, about, who.key)
+    history = History(before.round, before.digest)
+    history.append(FinishedRound(before.round, before.digest, after.digest, (), (confirm,)))
+    rounds.intake.history = history
+    replica._states = type(replica._states)([after, before])
+    who.parts.membership.heartbeat.announce_now()
+
+
+def made_up(state: OuterState, round_: int) -> OuterState:
+    fragments = tuple(
+        replace(f, params=torch.full_like(f.params, 0.666), momentum=torch.zeros_like(f.momentum))
+        for f in state.fragments
+    )
+    return OuterState(round_, fragments, {}, state.rules, state.architecture)

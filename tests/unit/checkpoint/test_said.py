@@ -117,6 +117,17 @@ def test_one_flipped_bit_anywhere_loses_the_statement(
     assert "is damaged" in caplog.text
 
 
+def test_the_newest_round_spoken_in_is_known_by_kind(tmp_path: Path):
+    log = SaidLog(tmp_path)
+    assert log.newest_round(Kind.BALLOT) == -1
+    log.record(3, BASE, CONTRIBUTION)
+    log.forget_before(11)
+    for round_ in (10, 9):
+        log.record(round_, BASE, Said(ANNA.about(round_, BASE).ballot()))
+    again = SaidLog(tmp_path)
+    assert [again.newest_round(k) for k in (Kind.CONTRIBUTION, Kind.BALLOT)] == [3, 10]
+
+
 def test_what_is_no_statement_is_left_alone(tmp_path: Path):
     log = SaidLog(tmp_path)
     for name in ("notes.txt", "x-y-ballot.said"):

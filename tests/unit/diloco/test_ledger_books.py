@@ -6,6 +6,7 @@ from swarm_of_values import BLOCK, SIZES, node, start
 
 from neuroswarm.codecs.registry import Int4, TopK
 from neuroswarm.codecs.sparse import Layout
+from neuroswarm.diloco.applied import WINDOW_ROUNDS
 from neuroswarm.diloco.ledger import Ledger
 from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.state import OuterState
@@ -118,6 +119,55 @@ def test_a_verdict_is_final_once_the_table_no_longer_looks_back_that_far():
     ledger.move(agreed, later, ME)
     assert torch.equal(ledger.residual[0], left)
     assert ledger.publications == ()
+
+
+def counted(
+    state: OuterState, local: list[torch.Tensor], ledger: Ledger, agreed: Publication | None
+) -> list[torch.Tensor]:
+    """The side of the law that says what counts: agreed, in the parameters, in the residual."""
+    found = [
+        theta - x + e for theta, x, e in zip(state.params, local, ledger.residual, strict=True)
+    ]
+    if agreed is not None:
+        found = [f + p.decode() for f, p in zip(found, agreed.payloads, strict=True)]
+    return found
+
+
+@pytest.mark.parametrize("rounds_away", [2, 15, 17, 40])
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_what_was_agreed_during_a_long_absence_counts_once(rounds_away: int, is_saved: bool):
+    """A laptop is closed after publishing, and opened when states look back that far, or not."""
+    ledger, old = Ledger(SIZES, CODEC), start()
+    local = trained(old, 1)
+    publication = publish(ledger, old, local, 1)
+    if is_saved:
+        ledger = Ledger.from_tensors(*ledger.to_tensors(), CODEC)
+    is_seen = rounds_away <= WINDOW_ROUNDS
+    new = following(old, *([publication] if is_seen else []), rounds=rounds_away)
+    shift = ledger.move(old, new, ME)
+    moved = [part + change for part, change in zip(local, shift, strict=True)]
+    for found, progress in zip(
+        counted(new, moved, ledger, publication), publication.deltas, strict=True
+    ):
+        assert torch.allclose(found, progress, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_what_was_seen_not_to_be_agreed_stays_however_long_the_absence(is_saved: bool):
+    ledger, old = Ledger(SIZES, CODEC), start()
+    local = trained(old, 1)
+    publication = publish(ledger, old, local, 1)
+    for new in (following(old), following(old, rounds=40)):
+        shift = ledger.move(old, new, ME)
+        local = [part + change for part, change in zip(local, shift, strict=True)]
+        old = new
+        if is_saved:
+            ledger = Ledger.from_tensors(*ledger.to_tensors(), CODEC)
+    found = counted(old, local, ledger, None)
+    assert all(
+        torch.allclose(f, progress, atol=1e-5)
+        for f, progress in zip(found, publication.deltas, strict=True)
+    )
 
 
 def test_only_four_publications_are_kept():

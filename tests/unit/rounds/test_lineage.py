@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pytest
 
@@ -44,10 +44,27 @@ def claim(history: History) -> Claim:
     return Claim(history.round, history.digest, rounds)
 
 
+def weigh(
+    own: History,
+    other: Claim,
+    is_counted: Callable[[NodeId], bool] = lambda _: True,
+    *,
+    heard: Mapping[bytes, int] | None = None,
+    quorum: int = 1,
+) -> Comparison | None:
+    """Compare, having heard so many peers stand on states."""
+
+    def adherents(digests: Collection[bytes]) -> frozenset[NodeId]:
+        numbers = [(heard or {}).get(digest, 0) for digest in digests]
+        return frozenset(speaker.node_id for speaker in SPEAKERS[: max(numbers, default=0)])
+
+    return compare(own, other, is_counted, adherents=adherents, quorum=quorum)
+
+
 def judge(
     own: History, other: History, is_counted: Callable[[NodeId], bool] = lambda _: True
 ) -> Comparison | None:
-    return compare(own, claim(other), is_counted)
+    return weigh(own, claim(other), is_counted)
 
 
 def test_lineages_that_agree_are_one():
@@ -96,8 +113,8 @@ def test_voices_of_the_banned_do_not_count():
 
 @pytest.mark.parametrize(("mine", "theirs", "wins"), [(GREAT, SMALL, True), (SMALL, GREAT, False)])
 def test_of_two_geneses_the_smaller_digest_wins(mine: bytes, theirs: bytes, wins: bool):
-    found = compare(History(0, mine), Claim(0, theirs, ()), lambda _: True)
-    assert found == Comparison(0, 0, 0, other_wins=wins)
+    found = weigh(History(0, mine), Claim(0, theirs, ()), heard={mine: 1, theirs: 1})
+    assert found == Comparison(0, 1, 1, other_wins=wins)
 
 
 def test_another_outcome_of_the_same_set_is_a_lie():
@@ -105,7 +122,7 @@ def test_another_outcome_of_the_same_set_is_a_lie():
     round_ = own.since(1)[0]
     lie = ClaimedRound(1, round_.base_digest, GREAT, round_.signers, set_hash(ids("x")))
     with pytest.raises(ProtocolViolation, match="another outcome"):
-        compare(own, Claim(2, GREAT, (lie,)), lambda _: True)
+        weigh(own, Claim(2, GREAT, (lie,)))
 
 
 def test_lineages_that_part_and_meet_again_are_a_lie():
@@ -114,22 +131,51 @@ def test_lineages_that_part_and_meet_again_are_a_lie():
         judge(own, other)
 
 
-def test_without_a_common_round_support_decides_then_the_round():
-    own = History(50, state(50))
-    far = ClaimedRound(99, state(99), state(100), frozenset({SPEAKERS[0].node_id}), b"s" * 32)
-    backed = compare(own, Claim(100, state(100), (far,)), lambda _: True)
-    assert backed is not None
-    assert backed.other_wins
-    bare = compare(own, Claim(10, state(10), ()), lambda _: True)
-    assert bare is not None
-    assert not bare.other_wins
+def backed_claim(round_: int, support: int) -> Claim:
+    signers = frozenset(speaker.node_id for speaker in SPEAKERS[:support])
+    last = ClaimedRound(round_ - 1, state(round_ - 1), state(round_), signers, b"s" * 32)
+    return Claim(round_, state(round_), (last,))
+
+
+@pytest.mark.parametrize(
+    ("support", "heard_here", "quorum", "wins"),
+    [(3, 2, 2, True), (2, 2, 2, False), (1, 0, 2, False), (1, 0, 1, True), (3, 2, 4, False)],
+)
+def test_without_a_common_round_more_voices_win_and_never_the_greater_round(
+    support: int, heard_here: int, quorum: int, wins: bool
+):
+    own, here = History(50, state(50)), {state(50): heard_here}
+    for round_ in (10, 100, 2**31):
+        found = weigh(own, backed_claim(round_, support), heard=here, quorum=quorum)
+        assert found is not None
+        assert (found.own_support, found.other_support) == (heard_here, support)
+        assert found.other_wins is wins
+
+
+def test_a_lineage_without_a_quorum_wins_over_none_that_has_one():
+    own, other = lineage(["", "y"], [3, 2]), claim(lineage(["", "x"], [3, 1]))
+    assert state(2, "x") < state(2, "y")
+    lone = lineage(["", "y"], [3, 1])
+    for quorum, mine, wins in ((2, own, False), (2, lone, True), (1, own, False), (1, lone, True)):
+        found = weigh(mine, other, quorum=quorum)
+        assert found is not None
+        assert found.other_wins is wins
+
+
+def test_peers_heard_on_a_state_are_voices_for_its_lineage():
+    """A node that has just joined has no confirms, and is not for that to be led away."""
+    own, other = lineage(["", "y"], [0, 0]), claim(lineage(["", "x"], [0, 1]))
+    found = weigh(own, other, heard={state(2, "y"): 3})
+    assert found == Comparison(2, own_support=3, other_support=1, other_wins=False)
+    before = weigh(own, other, heard={state(1): 3})
+    assert before == Comparison(2, own_support=0, other_support=1, other_wins=True)
 
 
 def test_a_known_digest_of_long_ago_shows_the_same_lineage():
     own = History(50, state(50))
     unsaid = Claim(200, state(200), (), known=(50, state(50)))
-    assert compare(own, unsaid, lambda _: True) is None
-    differing = compare(own, Claim(200, state(200), (), known=(50, GREAT)), lambda _: True)
+    assert weigh(own, unsaid) is None
+    differing = weigh(own, Claim(200, state(200), (), known=(50, GREAT)))
     assert differing is not None
     assert differing.first_divergent_round == 50
 
