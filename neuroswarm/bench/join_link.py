@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from neuroswarm.checkpoint.donor import Pace
 from neuroswarm.clock import Clock
 from neuroswarm.node.carriers import Carriers
 from neuroswarm.transport import Datagrams, Guard, Rpc, StreamHandler, UnaryHandler
@@ -20,7 +19,8 @@ class LimitedRpc:
 
     def __init__(self, inner: Rpc, bytes_per_s: float, clock: Clock) -> None:
         self._inner = inner
-        self._pace = Pace(bytes_per_s)
+        self._bytes_per_s = bytes_per_s
+        self._free_at = float("-inf")
         self._clock = clock
 
     @property
@@ -73,8 +73,8 @@ class LimitedRpc:
 
     async def _wait(self, message: bytes) -> None:
         now = self._clock.monotonic()
-        self._pace.take(len(message), now)
-        await self._clock.sleep(self._pace.take(0, now))  # until the whole of it has come
+        self._free_at = max(now, self._free_at) + len(message) / self._bytes_per_s
+        await self._clock.sleep(self._free_at - now)  # until the whole of it has come
 
 
 class LimitedCarriers:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack
 from typing import Any
 
 from neuroswarm.checkpoint.state_manifest import encode_manifest
+from neuroswarm.checkpoint.upload_bounds import PIN_S, Pace, Pins, Places
 from neuroswarm.clock import Clock
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.pieces import Layout, cut
@@ -28,24 +27,6 @@ from neuroswarm.wire import limits
 from neuroswarm.wire.messages import parse
 
 logger = logging.getLogger(__name__)
-
-PIN_S = 60.0
-"""Seconds after the last request for a state for which it is held on to."""
-
-MAX_PINNED = 2
-"""States held on to that the node itself has let go of."""
-
-SLOT_S = 5.0
-"""Seconds after its last piece for which a downloader keeps its place."""
-
-MAX_PIECES_AT_ONCE = 4
-"""Pieces on their way to one downloader."""
-
-
-@dataclass(slots=True)
-class _Pin:
-    state: OuterState
-    asked_at: float
 
 
 class StateDonor(Service):
@@ -72,10 +53,10 @@ class StateDonor(Service):
         super().__init__()
         self._states = states
         self._clock = clock
-        self._pins: OrderedDict[bytes, _Pin] = OrderedDict()
+        self._pins = Pins()
         self._places = Places(cfg.max_state_downloads)
         mbit = cfg.max_state_upload_mbit
-        self._pace = None if mbit is None else Pace(mbit * 1e6 / 8)
+        self._pace = None if mbit is None else Pace(mbit * 1e6 / 8, clock)
         self.bytes_given = 0
         """Of pieces, since the start."""
         rpc.serve_unary("State/Manifest", self._on_manifest)
@@ -85,7 +66,7 @@ class StateDonor(Service):
     def num_pinned(self) -> int:
         """States held on to that the node itself has let go of."""
         held = {state.digest for state in self._states()}
-        return sum(digest not in held for digest in self._pins)
+        return sum(digest not in held for digest in self._pins.digests())
 
     @property
     def num_downloaders(self) -> int:
@@ -116,96 +97,38 @@ class StateDonor(Service):
         if state is None:
             yield _refuse(state_pb2.REFUSAL_GONE)
             return
-        with self._places.taken(caller, self._clock) as has_place:
-            if not has_place:
+        with self._places.taken(caller, self._clock) as place:
+            if place is None:
                 yield _refuse(state_pb2.REFUSAL_BUSY)
                 return
-            self._pin(state)
+            self._pin(caller, state)
             messages = await asyncio.to_thread(_cut, state, request.piece, request.offset)
             for message in messages:
                 if self._pace is not None:
-                    now = self._clock.monotonic()
-                    await self._clock.sleep(self._pace.take(len(message), now))
+                    waited_s = await self._pace.take(len(message))
+                    place.was_held_up(waited_s, self._clock.monotonic())
+                if place.is_lost:
+                    yield _refuse(state_pb2.REFUSAL_BUSY)
+                    return
                 self.bytes_given += len(message)
                 yield message
+                place.took(len(message), self._clock.monotonic())
 
     def _find(self, digest: bytes) -> OuterState | None:
         self._unpin()
         held = next((state for state in self._states() if state.digest == digest), None)
-        if held is None and digest in self._pins:
-            return self._pins[digest].state
-        return held
+        return self._pins.find(digest) if held is None else held
 
-    def _pin(self, state: OuterState) -> None:
-        if state.digest not in self._pins:
+    def _pin(self, caller: NodeId, state: OuterState) -> None:
+        if self._pins.find(state.digest) is None:
             logger.info(
                 "state %s of round %d is being downloaded", short(state.digest), state.round
             )
-        self._pins[state.digest] = _Pin(state, self._clock.monotonic())
-        self._pins.move_to_end(state.digest)
+        self._pins.put(caller, state, self._clock.monotonic())
         self._unpin()
 
     def _unpin(self) -> None:
-        """Let go of what nobody asks for, and of the oldest beyond the bound."""
-        now = self._clock.monotonic()
-        for digest in [d for d, pin in self._pins.items() if now - pin.asked_at >= PIN_S]:
-            del self._pins[digest]
-        held = {state.digest for state in self._states()}
-        beyond = [digest for digest in self._pins if digest not in held]
-        for digest in beyond[: max(0, len(beyond) - MAX_PINNED)]:
-            del self._pins[digest]
-
-
-class Places:
-    """Who may download at once."""
-
-    def __init__(self, max_places: int) -> None:
-        """Allow that many."""
-        self._max_places = max_places
-        self._under_way: Counter[NodeId] = Counter()
-        self._seen_at: dict[NodeId, float] = {}
-
-    def count(self, now: float) -> int:
-        """Places taken at monotonic time `now`."""
-        self._seen_at = {
-            node_id: at
-            for node_id, at in self._seen_at.items()
-            if self._under_way[node_id] or now - at < SLOT_S
-        }
-        return len(self._seen_at)
-
-    @contextmanager
-    def taken(self, caller: NodeId, clock: Clock) -> Iterator[bool]:
-        """Hold a place for the time of a piece; gives whether there is one."""
-        count = self.count(clock.monotonic())
-        is_new = caller not in self._seen_at
-        if (is_new and count >= self._max_places) or self._under_way[caller] >= MAX_PIECES_AT_ONCE:
-            yield False
-            return
-        self._under_way[caller] += 1
-        self._seen_at[caller] = clock.monotonic()
-        try:
-            yield True
-        finally:
-            self._under_way[caller] -= 1
-            self._seen_at[caller] = clock.monotonic()
-            if not self._under_way[caller]:
-                del self._under_way[caller]
-
-
-class Pace:
-    """Spreads bytes over time, first come, first served."""
-
-    def __init__(self, bytes_per_s: float) -> None:
-        """Let that many pass."""
-        self._bytes_per_s = bytes_per_s
-        self._free_at = float("-inf")
-
-    def take(self, num_bytes: int, now: float) -> float:
-        """Seconds after `now` at which so many bytes may go."""
-        begins = max(now, self._free_at)
-        self._free_at = begins + num_bytes / self._bytes_per_s
-        return begins - now
+        self._pins.let_go({state.digest for state in self._states()}, self._clock.monotonic())
 
 
 def _refuse(why: state_pb2.Refusal) -> bytes:

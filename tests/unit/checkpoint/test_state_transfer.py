@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 import torch
-from transfer_scene import ASKER, LAYOUT, MANIFEST, PIECE, SHAPE, STATE, Scene, make_state, node
+from transfer_scene import LAYOUT, MANIFEST, PIECE, SHAPE, STATE, Scene, make_state, node
 
 from neuroswarm.checkpoint import download, piece_crew, state_manifest
-from neuroswarm.checkpoint.donor import PIN_S
 from neuroswarm.checkpoint.donor_pool import NUM_DONORS, PIECES_PER_DONOR
 from neuroswarm.checkpoint.incoming import MAX_INCOMING
+from neuroswarm.checkpoint.upload_bounds import (
+    LONGEST_S,
+    PIN_S,
+    REST_S,
+    SLOT_S,
+    Pace,
+    Place,
+    Places,
+)
 from neuroswarm.diloco.pieces import Shape
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState
@@ -562,7 +571,7 @@ async def test_a_busy_donor_sends_joiners_elsewhere():
 
 async def test_a_joiner_waits_for_a_donor_that_is_busy(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("neuroswarm.checkpoint.donor_pool.BUSY_S", (0.01, 0.02))
-    monkeypatch.setattr("neuroswarm.checkpoint.donor.SLOT_S", 0.2)
+    monkeypatch.setattr("neuroswarm.checkpoint.upload_bounds.SLOT_S", 0.2)
     scene = Scene()
     await scene.donor("busy", STATE, max_state_downloads=1)
     first, second = await scene.downloader("first"), await scene.downloader("second")
@@ -572,8 +581,11 @@ async def test_a_joiner_waits_for_a_donor_that_is_busy(monkeypatch: pytest.Monke
     assert len(scene.requests) > num_requests + LAYOUT.num_pieces
 
 
-async def ask_piece(scene: Scene, digest: bytes, piece: int = 0) -> state_pb2.PieceChunk:
-    asker = scene.network.find_rpc(ASKER.node_id) or scene.network.rpc(ASKER.node_id)
+async def ask_piece(
+    scene: Scene, digest: bytes, piece: int = 0, *, name: str = "asker"
+) -> state_pb2.PieceChunk:
+    node_id = node(name)
+    asker = scene.network.find_rpc(node_id) or scene.network.rpc(node_id)
     if asker.state.name == "NEW":
         await asker.start()
     request = state_pb2.PieceRequest(digest=digest, piece=piece).SerializeToString()
@@ -606,24 +618,43 @@ async def test_a_state_is_let_go_of_without_anybody_asking():
         await ask_piece(scene, STATE.digest)
         held.clear()
         await clock.advance(1)
-        assert STATE.digest in donor._pins
+        assert donor._pins.digests() == [STATE.digest]
         await clock.advance(1.5 * PIN_S)
-        assert not donor._pins
+        assert not donor._pins.digests()
 
 
-async def test_few_states_are_held_on_to():
+async def test_few_states_are_held_on_to_the_first_ones():
     clock = FakeClock()
     states = [make_state(k, seed=k, shape=(("only", 3),)) for k in range(4)]
     held = list(states)
     scene = Scene()
     donor = await scene.donor("donor", held=lambda: tuple(held), clock=clock)
-    for state in states:
-        await ask_piece(scene, state.digest)
+    for k, state in enumerate(states):
+        await ask_piece(scene, state.digest, name=f"asker {k}")
         await clock.advance(1)
     held.clear()
-    answers = [(await ask_piece(scene, state.digest)).refusal for state in states]
+    answers = [
+        (await ask_piece(scene, state.digest, name=f"asker {k}")).refusal
+        for k, state in enumerate(states)
+    ]
     gone = state_pb2.REFUSAL_GONE
-    assert answers == [gone, gone, 0, 0]
+    assert answers == [0, 0, gone, gone]
+    assert donor.num_pinned == 2
+
+
+async def test_who_asks_for_many_states_ends_no_download_of_another():
+    clock = FakeClock()
+    states = [make_state(k, seed=k, shape=(("only", 3),)) for k in range(5)]
+    held = states[:1]
+    scene = Scene()
+    donor = await scene.donor("donor", held=lambda: tuple(held), clock=clock)
+    await ask_piece(scene, states[0].digest, name="honest")
+    for state in states[1:]:
+        held[:] = [state]
+        await clock.advance(SLOT_S + 1)
+        await ask_piece(scene, state.digest, name="greedy")
+        assert (await ask_piece(scene, states[0].digest, name="honest")).data
+    held.clear()
     assert donor.num_pinned == 2
 
 
@@ -672,3 +703,76 @@ async def test_where_a_manifest_is_lost_the_next_donor_is_asked_soon(
         assert are_equal(await scene.download(), STATE)
     assert [fault.fired for fault in lost] == [1, 1]
     assert not scene.blamed
+
+
+async def test_who_hangs_up_while_it_waits_takes_nothing_of_the_rate():
+    clock = FakeClock()
+    pace = Pace(1000.0, clock)
+    assert await pace.take(1000) == 0.0
+    for _ in range(50):
+        waiting = asyncio.ensure_future(pace.take(1000))
+        await clock.advance(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    honest = [asyncio.ensure_future(pace.take(1000)) for _ in range(2)]
+    await clock.advance(1.0)
+    assert [one.done() for one in honest] == [True, False]
+    await clock.advance(1.0)
+    assert [await one for one in honest] == [pytest.approx(1.0), pytest.approx(2.0)]
+
+
+class Corridor:
+    """Who tries to get one of two places."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.places = Places(2)
+        self.stack = contextlib.ExitStack()
+
+    def ask(self, name: str) -> Place | None:
+        return self.stack.enter_context(self.places.taken(node(name), self.clock))
+
+
+async def test_a_place_that_is_not_used_goes_to_somebody_else():
+    corridor = Corridor()
+    with corridor.stack:
+        idle, busy = corridor.ask("idle"), corridor.ask("busy")
+        assert idle is not None
+        assert busy is not None
+        for _ in range(5):
+            await corridor.clock.advance(2.0)
+            with corridor.places.taken(node("idle"), corridor.clock):
+                pass  # asks and hangs up, which is no use of a place
+            idle.took(1000, corridor.clock.monotonic())
+            busy.took(32 * 1024, corridor.clock.monotonic())
+        assert corridor.ask("other") is not None
+        assert [idle.is_lost, busy.is_lost] == [True, False]
+        assert corridor.ask("idle") is None
+        corridor.clock.stop(REST_S)
+        assert corridor.ask("idle") is not None, "it has rested, and nobody else took anything"
+
+
+async def test_a_slow_donor_is_not_held_against_a_downloader():
+    corridor = Corridor()
+    with corridor.stack:
+        place = corridor.ask("honest")
+        assert place is not None
+        await corridor.clock.advance(30.0)
+        place.was_held_up(30.0, corridor.clock.monotonic())
+        assert corridor.ask("honest") is place
+
+
+async def test_who_was_served_longest_makes_room_after_a_while():
+    corridor = Corridor()
+    with corridor.stack:
+        first, second = corridor.ask("first"), corridor.ask("second")
+        assert first is not None
+        assert second is not None
+        began_at = corridor.clock.monotonic()
+        while corridor.clock.monotonic() - began_at < LONGEST_S:
+            assert corridor.ask("late") is None
+            await corridor.clock.advance(5.0)
+            for place in (first, second):
+                place.took(32 * 1024, corridor.clock.monotonic())
+        assert corridor.ask("late") is not None
+        assert [first.is_lost, second.is_lost] == [True, False]
