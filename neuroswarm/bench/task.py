@@ -158,5 +158,10 @@ def flipped_loss(model: nn.Module, inputs_BT: Tensor, targets_BT: Tensor) -> Ten
 @functools.lru_cache(maxsize=1)
 def load_text(path: Path | None, context: int) -> Text:
     """The text of a path, or the built-in one (this Python's standard library)."""
-    logging.getLogger("neuroswarm.training.corpus").setLevel(logging.ERROR)
-    return Text.deal(load_corpus(path).tokens, context)
+    logger = logging.getLogger("neuroswarm.training.corpus")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # that it takes the first bytes only is what is meant here
+    try:
+        return Text.deal(load_corpus(path).tokens, context)
+    finally:
+        logger.setLevel(level)

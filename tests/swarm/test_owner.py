@@ -62,6 +62,7 @@ async def test_only_the_owner_changes_rules_and_only_once(tmp_path: Path):
     async with Swarm(tmp_path, network=OWNED) as swarm:
         (anna,) = await swarm.start("anna")
         intake = anna.parts.rounds.intake
+        await swarm.until(lambda: intake.state is not None, what="a round in progress")
         with pytest.raises(BadSignature, match="owner"):
             intake.propose(proposal(anna, by=Speaker("mallory"), inner_steps=1))
         amendment = proposal(anna, inner_steps=7)
