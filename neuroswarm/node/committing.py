@@ -46,7 +46,10 @@ class Commit:
 
 
 class Committer:
-    """Moves the replica."""
+    """Moves the replica.
+
+    Cancellation: the replica and the history of its rounds change together or not at all.
+    """
 
     def __init__(
         self, replica: Replica, holdings: Holdings, *, intake: Intake, crowd: Crowd
@@ -98,12 +101,15 @@ class Committer:
     async def jump(self, download: Download) -> Commit:
         """Go to a downloaded state."""
         left, state = self._replica.state, download.state
-        await self._replica.move(state)
         before = self._intake.history
         assert before is not None, "there is a history once there is a state"
-        common = left.round if download.fork is None else download.fork
-        earlier = before.digests_before(min(common, state.round))
-        self._intake.history = History(state.round, state.digest, earlier=earlier)
+        try:
+            await self._replica.move(state)
+        finally:
+            if self._replica.state is state:  # also if this was cancelled meanwhile
+                common = left.round if download.fork is None else download.fork
+                earlier = before.digests_before(min(common, state.round))
+                self._intake.history = History(state.round, state.digest, earlier=earlier)
         return Commit(state, left, None, (), (), download.fork is not None)
 
     def _advance(self, base: OuterState, agreed: AgreedSet) -> RoundOutcome:
@@ -118,13 +124,16 @@ class Committer:
         contributions: tuple[bytes, ...],
         confirms: tuple[Signed, ...],
     ) -> None:
-        await self._replica.move(state)
         history = self._intake.history
         assert history is not None, "there is a history once there is a state"
-        history.rewind(base.round, base.digest)
-        history.append(
-            FinishedRound(base.round, base.digest, state.digest, contributions, confirms)
-        )
+        try:
+            await self._replica.move(state)
+        finally:
+            if self._replica.state is state:  # also if this was cancelled meanwhile
+                history.rewind(base.round, base.digest)
+                history.append(
+                    FinishedRound(base.round, base.digest, state.digest, contributions, confirms)
+                )
 
     def _confirms(self, state: OuterState, contributions: tuple[bytes, ...]) -> tuple[Signed, ...]:
         """Who stands for this set; those whose voice counts come first, as there is a bound."""

@@ -17,7 +17,7 @@ from neuroswarm.errors import CheckpointCorrupt, PeerError
 from neuroswarm.v1 import envelope_pb2
 from neuroswarm.values import HASH_BYTES, NodeId
 from neuroswarm.wire import limits
-from neuroswarm.wire.messages import parse, set_hash
+from neuroswarm.wire.messages import decode_confirm, parse, set_hash
 from neuroswarm.wire.signed import SIGNED_OVERHEAD_BYTES, Signed, verify
 
 MAX_DIGESTS = 65536
@@ -134,6 +134,8 @@ class History:
     def from_json(cls, value: Mapping[str, Any], round_: int, digest: bytes) -> History:
         """The history that `to_json` described, at the state that lay beside it.
 
+        If the last round is not the one that led to that state, it is left out.
+
         Raises:
             CheckpointCorrupt: something is missing or does not fit.
         """
@@ -147,9 +149,10 @@ class History:
             base = history.digest_at(round_ - 1)
             confirms = tuple(_from_text(text) for text in value["last_confirms"])
             agreed = tuple(bytes.fromhex(text) for text in value["last_set"])
+            told = {(c.round, c.base_digest) for c in (decode_confirm(s.body) for s in confirms)}
         except (KeyError, TypeError, ValueError, binascii.Error, PeerError) as error:
             raise CheckpointCorrupt(f"history cannot be read: {error}") from error
-        if base is not None and confirms:
+        if base is not None and told == {(round_ - 1, base)}:
             history._finished.append(FinishedRound(round_ - 1, base, digest, agreed, confirms))
         return history
 

@@ -73,6 +73,18 @@ def test_a_restart_keeps_digests_and_the_last_rounds_confirms():
     assert after.since(0) == before.since(99)
 
 
+def test_a_last_round_that_did_not_lead_to_the_state_beside_it_is_left_out():
+    """As of a node that was stopped between its move and the entry in its history."""
+    before = history(range(5), keys(3))
+    after = History.from_json(before.to_json(), 6, digest(6))
+    assert (after.round, after.digest) == (6, digest(6))
+    assert after.find(5) is None
+    assert after.digest_at(5) == digest(5)
+    other = History(5, digest(5), earlier={4: digest(4, "b")}).to_json()
+    mixed = {**other, "last_confirms": before.to_json()["last_confirms"]}
+    assert History.from_json(mixed, 5, digest(5)).find(4) is None
+
+
 def test_gaps_in_the_digests_survive_a_restart():
     before = History(50, digest(50), earlier={3: digest(3), 4: digest(4), 9: digest(9)})
     after = History.from_json(before.to_json(), 50, digest(50))
