@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -78,7 +77,9 @@ class Replica:
         self._compute = compute
         self._trainer = trainer
         self._me = me
-        self._states: deque[OuterState] = deque(maxlen=max_retained_states)
+        self._max_states = max_retained_states
+        self._states: tuple[OuterState, ...] = ()
+        """Newest first; replaced as a whole, so that any thread may read it at any time."""
         self._tamper = tamper
         self._ledger: Ledger | None = None
         self.publishable_from = 1
@@ -106,7 +107,7 @@ class Replica:
 
     def states(self) -> Iterable[OuterState]:
         """The outer states held, newest first, for peers that download one."""
-        return tuple(self._states)
+        return self._states
 
     def find_state(self, digest: bytes) -> OuterState | None:
         """A retained state by its digest."""
@@ -157,8 +158,11 @@ class Replica:
         await self._compute.run(restore_inner)
 
     def _begin_with(self, state: OuterState) -> None:
-        self._states.appendleft(state)
+        self._hold(state)
         self.solo.hold_at = get_inner_steps(state.rules, 1)  # until peers are met
+
+    def _hold(self, state: OuterState) -> None:
+        self._states = (state, *self._states)[: self._max_states]
 
     def step(self) -> StepReport | Rested:
         """Take one inner step, on the compute thread; a moment's rest if a lone node must wait.
@@ -271,7 +275,7 @@ class Replica:
         def shift() -> None:
             self._ready = None
             self._trainer.shift(self._books.move(self.state, new, self._me))
-            self._states.appendleft(new)
+            self._hold(new)
             self._books.use_codec(self.codec, contribution_momentum=new.rules.contribution_momentum)
             self.solo.end_commit()
 
