@@ -191,8 +191,8 @@ class NodeCore(Service):
                 "taken from one address (make a token with `neuroswarm token new`)",
                 choose_quota(self.config.network.max_peers_per_address, is_open=True),
             )
-        clock = self._clock = self._live()  # it has not lived before
-        home = await asyncio.to_thread(open_home, self.config, clock=clock)
+        self._clock = self._live()  # it has not lived before
+        home = await asyncio.to_thread(open_home, self.config, clock=self._around.clock)
         stack.callback(home.close)
         await asyncio.to_thread(verify_arithmetic)
         parts = self._parts = await self._assemble(home)
@@ -288,7 +288,7 @@ class NodeCore(Service):
         replica = Replica(
             compute, trainer, home.key.node_id,
             max_retained_states=config.rounds.max_retained_states,
-            solo=Solo(trainer, clock), tamper=self._around.tamper,
+            solo=Solo(trainer, self._around.clock), tamper=self._around.tamper,
         )  # fmt: skip
         cohort = make_cohort(config.network.name, replica)
         carriers = self._around.make_carriers(home.key, self._tokens, config)
