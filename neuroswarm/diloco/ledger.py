@@ -22,6 +22,7 @@ Legend: N flattened parameters of a fragment.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -41,10 +42,21 @@ MAX_PUBLICATIONS = 4
 """Publications whose verdict may still change; the verdict on older ones is final."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    """A publication, and what became of it."""
+
+    publication: Publication
+    is_agreed: bool = False
+    is_judged: bool = False
+    """Whether a state that looks back on it has said its verdict."""
+
+
 class Ledger:
     """Residual and recent publications of one node.
 
-    Not safe for two threads at once. Memory: at most 4 publications of about 6 bytes a
+    Threads: not safe for two at once, but that one may `remember` while another reads with
+    `to_tensors`. Memory: at most 4 publications of about 6 bytes a
     parameter, and the residual; for 16 rounds after a restart 8 bytes more.
     """
 
@@ -60,10 +72,8 @@ class Ledger:
         """
         self.use_codec(codec, contribution_momentum=contribution_momentum)
         self._residual = tuple(torch.zeros(size, dtype=torch.float32) for size in sizes)
-        self._publications: list[Publication] = []
-        self._agreed: dict[bytes, bool] = {}
-        self._judged: frozenset[bytes] = frozenset()
-        """Publications on which a state that looks back on them has said its verdict."""
+        self._entries: tuple[_Entry, ...] = ()
+        """Oldest first; replaced as a whole, as another thread may be reading it."""
         self._carried: Carried | None = None
 
     def use_codec(self, codec: Codec, *, contribution_momentum: float = 0.0) -> None:
@@ -89,11 +99,11 @@ class Ledger:
     @property
     def publications(self) -> tuple[Publication, ...]:
         """The publications whose verdict may still change, oldest first."""
-        return tuple(self._publications)
+        return tuple(entry.publication for entry in self._entries)
 
     def is_agreed(self, contribution_id: bytes) -> bool:
         """Whether that remembered publication counts as agreed after the last move."""
-        return self._agreed.get(contribution_id, False)
+        return any(e.is_agreed for e in self._entries if e.publication.id == contribution_id)
 
     @torch.no_grad()
     def prepare(
@@ -136,19 +146,16 @@ class Ledger:
         Raises:
             ValueError: It is known already, or does not fit the fragments.
         """
-        if publication.id in self._agreed:
+        if publication.id in self._known_ids():
             raise ValueError(f"publication {publication.id.hex()[:8]} is remembered already")
         sizes = [left.numel() for left in self._residual]
         if [delta.numel() for delta in publication.deltas] != sizes or (
             [payload.num_params for payload in publication.payloads] != sizes
         ):
             raise ValueError("publication does not fit the fragments")
-        self._publications.append(publication)
-        self._agreed[publication.id] = False
+        self._entries = (*self._entries, _Entry(publication))[-MAX_PUBLICATIONS:]
         if self._carried is not None:
             self._carried.know(publication.id)
-        while len(self._publications) > MAX_PUBLICATIONS:
-            self._forget(self._publications[0])
 
     @torch.no_grad()
     def carry(
@@ -165,7 +172,7 @@ class Ledger:
         Cost: a pass over the parameters, and 8 bytes for each until 16 rounds later.
         """
         progress = [theta - own for theta, own in zip(outer.params, local, strict=True)]
-        carried = Carried(outer, me, progress, self._residual, self._agreed)
+        carried = Carried(outer, me, progress, self._residual, self._known_ids())
         carried.is_published = is_published
         self._carried = carried
 
@@ -193,13 +200,13 @@ class Ledger:
 
         Cost: 4 passes over the parameters.
         """
-        if id_ in self._agreed:
+        if id_ in self._known_ids():
             return tuple(torch.zeros_like(left) for left in self._residual)
         if [payload.num_params for payload in payloads] != [e.numel() for e in self._residual]:
             raise ValueError("publication does not fit the fragments")
         if self._carried is None:
             nothing = [torch.zeros_like(left) for left in self._residual]
-            self._carried = Carried(outer, me, nothing, self._residual, self._agreed)
+            self._carried = Carried(outer, me, nothing, self._residual, self._known_ids())
         deltas = []
         pairs = zip(self._carried.progress, self._residual, payloads, strict=True)
         for progress, left, payload in pairs:
@@ -241,32 +248,32 @@ class Ledger:
                 raise ValueError(f"outer state of round {state.round} has other fragments")
         shift = [b - a for a, b in zip(old.params, new.params, strict=True)]
         residual = [left.clone() for left in self._residual]
-        for publication in tuple(self._publications):
+        entries = []
+        for entry in self._entries:
+            publication = entry.publication
             is_agreed = applied.contains(new.applied, me, publication.id)
+            is_judged = entry.is_judged or publication.round < new.round
             is_final = not is_agreed and publication.round < new.round - applied.WINDOW_ROUNDS
             if is_final:
-                is_judged = publication.id in self._judged
-                is_agreed = self._agreed[publication.id] if is_judged else True
-            elif publication.round < new.round:
-                self._judged |= {publication.id}
-            if is_agreed != self._agreed[publication.id]:
+                is_agreed = entry.is_agreed or not entry.is_judged
+            else:
+                entries.append(_Entry(publication, is_agreed, is_judged))
+            if is_agreed != entry.is_agreed:
                 sign = 1.0 if is_agreed else -1.0
                 publication.book(sign, shift, residual)
-                self._agreed[publication.id] = is_agreed
                 if self._carried is not None:
                     self._carried.booked(publication, sign)
-            if is_final:
-                self._forget(publication)
         if self._carried is not None and self._carried.settle(new, shift, residual):
             self._carried = None
-        self._residual = tuple(residual)
+        self._residual, self._entries = tuple(residual), tuple(entries)
         return tuple(shift)
 
     def to_tensors(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything, for a checkpoint: named tensors (not copies) and what JSON can hold."""
         tensors = {f"residual.{k}": left for k, left in enumerate(self._residual)}
         listed = []
-        for i, publication in enumerate(self._publications):
+        for i, entry in enumerate(self._entries):
+            publication = entry.publication
             pairs = zip(publication.deltas, publication.payloads, strict=True)
             for k, (delta, payload) in enumerate(pairs):
                 tensors[f"publication.{i}.{k}.delta"] = delta
@@ -276,8 +283,8 @@ class Ledger:
                 {
                     "id": publication.id.hex(),
                     "round": publication.round,
-                    "is_agreed": self._agreed[publication.id],
-                    "is_judged": publication.id in self._judged,
+                    "is_agreed": entry.is_agreed,
+                    "is_judged": entry.is_judged,
                     "codecs": [payload.kind for payload in publication.payloads],
                 }
             )
@@ -311,17 +318,14 @@ class Ledger:
             for i, entry in enumerate(listed["publications"]):
                 publication = _read_publication(tensors, entry, i, len(residual))
                 ledger.remember(publication)
-                ledger._agreed[publication.id] = bool(entry["is_agreed"])
-                if entry["is_judged"]:
-                    ledger._judged |= {publication.id}
+                verdict = _Entry(publication, bool(entry["is_agreed"]), bool(entry["is_judged"]))
+                ledger._entries = (*ledger._entries[:-1], verdict)
         except (KeyError, IndexError, TypeError, ValueError, ConfigError) as error:
             raise CheckpointCorrupt(f"ledger cannot be read: {error}") from error
         return ledger
 
-    def _forget(self, publication: Publication) -> None:
-        self._publications.remove(publication)
-        del self._agreed[publication.id]
-        self._judged -= {publication.id}
+    def _known_ids(self) -> set[bytes]:
+        return {entry.publication.id for entry in self._entries}
 
 
 def _read_publication(

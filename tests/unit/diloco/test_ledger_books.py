@@ -1,9 +1,11 @@
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 from swarm_of_values import BLOCK, SIZES, node, start
 
+from neuroswarm.codecs.payload import Payload
 from neuroswarm.codecs.registry import Int4, TopK
 from neuroswarm.codecs.sparse import Layout
 from neuroswarm.diloco.applied import WINDOW_ROUNDS
@@ -175,6 +177,34 @@ def test_only_four_publications_are_kept():
     for name in range(6):
         publish(ledger, state, trained(state, name), name)
     assert [p.id[0] for p in ledger.publications] == [2, 3, 4, 5]
+
+
+class Meddling:
+    """A payload that is published into the books while they are read."""
+
+    def __init__(self, payload: Payload, publish: Callable[[], object]) -> None:
+        self._payload, self._publish = payload, publish
+
+    def to_tensors(self) -> dict[str, torch.Tensor]:
+        publish, self._publish = self._publish, lambda: None
+        publish()
+        return self._payload.to_tensors()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._payload, name)
+
+
+def test_books_that_are_read_while_something_is_published_are_whole():
+    ledger, state = Ledger(SIZES, CODEC), start()
+    deltas, payloads = ledger.prepare(state.params, trained(state, 1))
+    meddling = Meddling(payloads[0], lambda: publish(ledger, state, trained(state, 5), 5))
+    ledger.remember(Publication(bytes([1]) * 32, state.round, deltas, (meddling, *payloads[1:])))
+    for name in (2, 3, 4):
+        publish(ledger, state, trained(state, name), name)
+    tensors, listed = ledger.to_tensors()
+    assert [p.id[0] for p in ledger.publications] == [2, 3, 4, 5], "published meanwhile"
+    read = Ledger.from_tensors(tensors, listed, CODEC)
+    assert [p.id[0] for p in read.publications] == [1, 2, 3, 4], "as it was before"
 
 
 def test_a_publication_is_remembered_once():
