@@ -13,6 +13,7 @@ from neuroswarm.identity.token_ring import MAX_ACCEPTED
 from neuroswarm.membership import conduct
 from neuroswarm.membership.address_quota import OPEN_SWARM_QUOTA
 from neuroswarm.membership.door import CallerLimits
+from neuroswarm.net.grpc_settings import CallBounds
 from neuroswarm.node import convictions, rules_desk
 from neuroswarm.web import connections, server
 from neuroswarm.wire import limits
@@ -45,7 +46,7 @@ def test_table_of_offences_is_what_they_cost():
 
 
 def test_bounds_in_words_are_those_of_the_code():
-    caller, mib = CallerLimits(), 1024 * 1024
+    caller, calls, mib = CallerLimits(), CallBounds(), 1024 * 1024
     claims = (
         f"At {conduct.BAN_SCORE:.0f} points",
         f"for {conduct.FIRST_BAN_S / 60:.0f} minutes, then {conduct.FIRST_BAN_S / 30:.0f}",
@@ -58,6 +59,9 @@ def test_bounds_in_words_are_those_of_the_code():
         f"(bursts of {tracker_server.BURST} and {rules_desk.BURST})",
         f"{caller.calls_per_s:.0f} calls and {caller.bytes_per_s / mib:.0f} MiB a second",
         f"(bursts of {caller.burst_calls:.0f} and {caller.burst_bytes / mib:.0f} MiB)",
+        f"{calls.max_calls_per_caller} calls at once, {calls.max_streams_per_caller} of them streams",
+        f"not taken within {calls.max_write_s:.0f} s",
+        f"the last quarter of the {calls.max_calls} calls",
         f"(the newest {convictions.MAX_PROOFS} of",
         f"at most {convictions.MAX_PROOF_BYTES // 1024} KiB)",
         f"then {RoundConfig().seal_deadline_s:.0f} s more",

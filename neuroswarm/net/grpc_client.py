@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import grpc
@@ -49,11 +49,12 @@ class PeerChannel:
     """One channel with its multi-callables, which gRPC would register anew for every call."""
 
     def __init__(
-        self, address: PeerAddress, credentials: grpc.ChannelCredentials, max_calls: int
+        self, address: PeerAddress, credentials: grpc.ChannelCredentials, bounds: CallBounds
     ) -> None:
         self.num_calls = 0
         """Calls in flight or waiting for their turn."""
-        self.turns = asyncio.Semaphore(max_calls)
+        self.turns = asyncio.Semaphore(bounds.max_calls_per_peer)
+        self.stream_turns = asyncio.Semaphore(bounds.max_streams_per_peer)
         self._channel = grpc.aio.secure_channel(
             str(address.endpoint),
             credentials,
@@ -118,7 +119,7 @@ class CallClient:
     ) -> AsyncIterator[bytes]:
         """Call and yield the messages; errors as `transport.Rpc.stream` has them."""
         nonce = make_nonce()
-        async with self._channel_to(peer, timeout_s) as (channel, left_s):
+        async with self._channel_to(peer, timeout_s, is_stream=True) as (channel, left_s):
             call = channel.get_stream(method)(
                 request, timeout=left_s, metadata=((NONCE_KEY, nonce),)
             )
@@ -150,7 +151,7 @@ class CallClient:
 
     @asynccontextmanager
     async def _channel_to(
-        self, peer: PeerAddress, timeout_s: float
+        self, peer: PeerAddress, timeout_s: float, *, is_stream: bool = False
     ) -> AsyncIterator[tuple[PeerChannel, float]]:
         """The peer's channel, in turn and kept from being evicted, and the seconds left then."""
         deadline = asyncio.get_running_loop().time() + timeout_s
@@ -158,26 +159,28 @@ class CallClient:
         evicted = None
         if channel is None:
             evicted = self._make_room()
-            channel = PeerChannel(peer, self._tls, self._bounds.max_calls_per_peer)
+            channel = PeerChannel(peer, self._tls, self._bounds)
             self._channels[peer] = channel
         self._channels.move_to_end(peer)
         channel.num_calls += 1
         try:
             if evicted is not None:
                 await evicted.close()
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await channel.turns.acquire()
-            except TimeoutError as error:
-                raise PeerUnreachable(
-                    f"{peer} unreachable: earlier calls to it take too long", peer=peer.node_id
-                ) from error
-            try:
+            async with AsyncExitStack() as turns:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        if is_stream:
+                            await turns.enter_async_context(channel.stream_turns)
+                        await turns.enter_async_context(channel.turns)
+                except TimeoutError as error:
+                    raise PeerUnreachable(
+                        f"{peer} unreachable: earlier calls to it take too long",
+                        peer=peer.node_id,
+                    ) from error
                 if self._is_closed:
                     raise PeerUnreachable("this node is stopping", peer=peer.node_id)
-                yield channel, deadline - asyncio.get_running_loop().time()
-            finally:
-                channel.turns.release()
+                left_s = deadline - asyncio.get_running_loop().time()
+                yield channel, min(left_s, self._bounds.max_call_s)
         finally:
             channel.num_calls -= 1
 

@@ -5,10 +5,12 @@ Refuses to know what is asked; handlers take and return bytes.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import lru_cache
+from typing import NoReturn
 
 import grpc
 import grpc.aio
@@ -23,6 +25,14 @@ from neuroswarm.values import NodeId
 from neuroswarm.wire import limits
 
 _MAX_DETAIL_CHARS = 300
+_ROUNDING_S = 10.0
+"""What a caller's deadline may be above the bound by rounding, and by clocks that differ."""
+
+_END_S = 1.0
+"""Seconds to tell a caller why its call ends; then it ends without a word."""
+
+_FEW_CALLS = 2
+_SHARE_FOR_ALL = 0.75
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -48,6 +58,7 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         self._on_bug = on_bug
         self._methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {}
         self._in_flight: Counter[NodeId] = Counter()
+        self._streams: Counter[NodeId] = Counter()
         self._identify = lru_cache(maxsize=1024)(read_identity)
 
     def add_unary(self, method: str, handler: UnaryHandler) -> None:
@@ -55,7 +66,8 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
         async def answer(request: bytes, context: Context) -> bytes:
             async with self._admitted(context, request) as caller:
-                reply = await handler(caller, request)
+                async with _at_most(self._bounds.max_handling_s, f"no answer of {method}"):
+                    reply = await handler(caller, request)
                 self._count_sent(method, reply)
                 return reply
 
@@ -66,12 +78,15 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
         async def answer(request: bytes, context: Context) -> None:
             async with (
-                self._admitted(context, request) as caller,
+                self._admitted(context, request, is_stream=True) as caller,
                 aclosing(_as_generator(handler(caller, request))) as messages,
             ):
                 async for message in messages:
                     self._count_sent(method, message)
-                    await context.write(message)
+                    limit_s = len(message) / self._bounds.least_bytes_per_s
+                    limit_s = max(self._bounds.max_write_s, limit_s)
+                    async with _at_most(limit_s, f"messages of {method} were not taken"):
+                        await context.write(message)
 
         self._add(method, grpc.unary_stream_rpc_method_handler(answer))
 
@@ -93,31 +108,51 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method")
 
     @asynccontextmanager
-    async def _admitted(self, context: Context, request: bytes) -> AsyncIterator[NodeId]:
+    async def _admitted(
+        self, context: Context, request: bytes, *, is_stream: bool = False
+    ) -> AsyncIterator[NodeId]:
         """Settle the caller, prove who answers, keep the bounds, translate what goes wrong."""
         self._traffic.bytes_received += len(request)
         caller = await self._settle_caller(context)
         await self._ask_guard(caller, request, context)
-        if (
-            self._in_flight[caller] >= self._bounds.max_calls_per_caller
-            or self._in_flight.total() >= self._bounds.max_calls
-        ):
+        remaining_s = context.time_remaining()
+        if remaining_s is None or remaining_s > self._bounds.max_call_s + _ROUNDING_S:
+            detail = f"call without a deadline within {self._bounds.max_call_s:.0f} s"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, detail)
+        if not self._has_room(caller, is_stream):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "busy: too many calls at once")
         self._in_flight[caller] += 1
+        self._streams[caller] += is_stream
+        ending: tuple[grpc.StatusCode, str] | None = None
         try:
             yield caller
+        except _TooSlow as error:
+            ending = grpc.StatusCode.DEADLINE_EXCEEDED, str(error)
         except PeerError as error:
-            detail = str(error)[:_MAX_DETAIL_CHARS]
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, detail)
+            ending = grpc.StatusCode.FAILED_PRECONDITION, str(error)[:_MAX_DETAIL_CHARS]
         except grpc.aio.BaseError:
             raise  # the call was refused, or its caller has gone away
         except Exception as error:  # noqa: BLE001  (to on_bug, which fails the service)
             self._on_bug(error)
-            await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+            ending = grpc.StatusCode.INTERNAL, "internal error"
         finally:
             self._in_flight[caller] -= 1
-            if not self._in_flight[caller]:
-                del self._in_flight[caller]
+            self._streams[caller] -= is_stream
+            for counter in (self._in_flight, self._streams):
+                if not counter[caller]:
+                    del counter[caller]
+        if ending is not None:  # its room is free by now, however long this takes
+            await _end(context, *ending)
+
+    def _has_room(self, caller: NodeId, is_stream: bool) -> bool:
+        """Whether one more call of a caller is answered; some room is kept for the modest."""
+        own, bounds = self._in_flight[caller], self._bounds
+        if own >= bounds.max_calls_per_caller:
+            return False
+        if is_stream and self._streams[caller] >= bounds.max_streams_per_caller:
+            return False
+        share = 1.0 if own < _FEW_CALLS else _SHARE_FOR_ALL
+        return self._in_flight.total() < share * bounds.max_calls
 
     async def _settle_caller(self, context: Context) -> NodeId:
         certificates = tuple(context.auth_context().get("x509_pem_cert", ()))
@@ -153,6 +188,30 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 def _welcome_all(_caller: NodeId, _num_bytes: int) -> Admission:
     return Admission.WELCOME
+
+
+class _TooSlow(PeerError):
+    """A call took too long, by its handler's or its caller's fault."""
+
+
+@asynccontextmanager
+async def _at_most(limit_s: float, what: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(limit_s) as limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise  # a handler's own
+        raise _TooSlow(f"{what} within {limit_s:.0f} s") from None
+
+
+async def _end(context: Context, code: grpc.StatusCode, detail: str) -> NoReturn:
+    """Refuse a call; one whose caller takes nothing, not even that, is let go of."""
+    try:
+        async with asyncio.timeout(_END_S):
+            await context.abort(code, detail)
+    except (TimeoutError, grpc.aio.InternalError):
+        raise asyncio.CancelledError from None
 
 
 def _find_metadata(context: Context, key: str) -> bytes:

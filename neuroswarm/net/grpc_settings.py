@@ -23,12 +23,25 @@ class CallBounds:
     """How much of others' calls and of its own channels a node bears at once."""
 
     max_calls: int = 256
-    """Calls being answered; further ones are refused. Bounds memory at 4 MiB each."""
+    """Calls being answered; further ones are refused. Bounds memory at 4 MiB each. The last
+    quarter is for callers of whom fewer than two are being answered."""
     max_calls_per_caller: int = 64
     """Calls of one caller being answered; further ones are refused."""
+    max_streams_per_caller: int = 16
+    """Of these, calls answered with a stream."""
+    max_call_s: float = 600.0
+    """Calls whose caller would wait for longer are refused."""
+    max_handling_s: float = 30.0
+    """Seconds for the one answer of a call; it is refused then."""
+    max_write_s: float = 10.0
+    """Seconds for a caller to take a message of a stream, more for one that is longer than so
+    many seconds at `least_bytes_per_s`; the call ends then."""
+    least_bytes_per_s: float = 16 * 1024
     max_calls_per_peer: int = 32
     """Own calls to one peer; further ones wait. Half of what peers bear, so that a call whose
     end has not been noted there yet does not count against the next one."""
+    max_streams_per_peer: int = 8
+    """Own streams from one peer; further ones wait."""
     max_channels: int = 256
     """Channels kept open; the one unused for longest closes for a new one."""
 

@@ -432,7 +432,7 @@ async def test_a_download_of_a_byte_now_and_then_is_given_up(monkeypatch: pytest
         while True:
             num_given += 1
             yield chunk(b"x")
-            await asyncio.sleep(0.01)
+            await scene.clock.sleep(0.01)
 
     lame._stream[PIECE] = dribble
     with pytest.raises(PeerUnreachable, match="next to nothing"):

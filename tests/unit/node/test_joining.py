@@ -161,7 +161,7 @@ class Town:
         for value in b"".join(values_of(OLD))[request.piece * 2**20 + request.offset :]:
             self.has_dribbled.set()
             yield state_pb2.PieceChunk(data=bytes([value])).SerializeToString()
-            await asyncio.sleep(0.01)
+            await self.clock.sleep(0.01)
 
     async def start(self) -> None:
         for end in self.ends:
