@@ -201,8 +201,8 @@ class Checkpointer(Service):
                 self._risk_at = began
             if Risk.PEER in pressing:
                 self._peer_at = began
-            self._answered |= self._risks
-            self._told = frozenset()
+            self._answered |= situation.new_risks & self._risks
+            self._told -= situation.new_risks  # what is told meanwhile stays
 
     def _look(self, newest: OuterState) -> Situation:
         now = self._clock.monotonic()
