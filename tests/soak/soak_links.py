@@ -8,6 +8,7 @@ Knows nothing of when what is in force.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -88,13 +89,9 @@ class Links:
 
 async def _pause(seconds: float) -> None:
     """Let time pass."""
-    loop = asyncio.get_running_loop()
-    passed = loop.create_future()
-    timer = loop.call_later(seconds, passed.set_result, None)
-    try:
-        await passed
-    finally:
-        timer.cancel()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await asyncio.Event().wait()
 
 
 class BadRpc:
