@@ -302,10 +302,14 @@ class CheckpointStore:
         return self._folder / f"inner-{number:08d}{ending}"
 
 
+MAX_REPEATED_ROUNDS = 3
+"""Rounds that a lone node takes again after a restart to come to the same bits."""
+
+
 def comes_again(meta: Mapping[str, Any], outer_round: int, inner_round: int) -> bool:
     """Whether a restart leads to an outer state again, bit for bit, from the inner checkpoint.
 
-    That is so for a node that is alone and only one round further, so it starts from the inner
+    That is so for a node that is alone. If it is few rounds further, it starts from the inner
     checkpoint: with the outer state and an older inner one it would be on another path.
 
     Args:
@@ -313,7 +317,9 @@ def comes_again(meta: Mapping[str, Any], outer_round: int, inner_round: int) -> 
         outer_round: Round of the outer state.
         inner_round: Round of the newest whole inner checkpoint.
     """
-    return meta.get("is_alone") is True and outer_round == inner_round + 1
+    return meta.get("is_alone") is True and (
+        inner_round < outer_round <= inner_round + MAX_REPEATED_ROUNDS
+    )
 
 
 def _read_inner(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -281,16 +281,15 @@ class Replica:
 
         await self._compute.run(shift)
 
-    async def _await_commit(self) -> None:
-        """Let a lone node finish its commit: in between it is at no point of an unbroken run."""
-        until = self._clock.monotonic() + MAX_COMMIT_WAIT_S
-        while self.solo.is_committing and self._clock.monotonic() < until:
-            await self._clock.sleep(_LOOK_S)
-
     async def snapshot(self) -> Snapshot:
-        """Copy everything between two steps."""
+        """Copy everything between two steps.
 
-        def take() -> Snapshot:
+        While a lone node commits it waits: in between it is at no point of an unbroken run.
+        """
+
+        def take() -> Snapshot | None:
+            if self.solo.is_committing and self._clock.monotonic() < until:
+                return None  # a draft came first
             return Snapshot(
                 outer=self.state,
                 local=self._trainer.local(),
@@ -298,8 +297,10 @@ class Replica:
                 inner=self._trainer.inner_state(),
             )
 
-        await self._await_commit()
-        return await self._compute.run(take)
+        until = self._clock.monotonic() + MAX_COMMIT_WAIT_S
+        while (found := await self._compute.run(take)) is None:
+            await self._clock.sleep(_LOOK_S)
+        return found
 
     async def evaluate_state(self, state: OuterState, num_batches: int) -> float:
         """Held-out loss of an outer state, nats per token."""

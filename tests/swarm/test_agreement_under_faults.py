@@ -63,7 +63,8 @@ async def test_a_node_that_decided_another_set_is_repaired(tmp_path: Path):
         assert silence.fired > 0
         assert [member.statistics.repairs for member in (anna, bert, carl)] == [0, 0, 0]
         repairs = [event for event in await dora.events() if event.get("is_repair")]
-        assert [event["left_round"] for event in repairs] == [fork + 1]
+        assert repairs
+        assert all(event["left_round"] > fork for event in repairs)
 
 
 class Deafness:

@@ -198,7 +198,8 @@ def test_a_newer_outer_state_and_the_work_that_it_moves(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("is_alone", "rounds", "expected"), [(True, 1, 1), (False, 1, 2), (True, 2, 3), (False, 2, 3)]
+    ("is_alone", "rounds", "expected"),
+    [(True, 1, 1), (False, 1, 2), (True, 3, 1), (True, 4, 5), (False, 4, 5)],
 )
 def test_a_lone_node_starts_where_it_comes_to_its_newest_state_again(
     tmp_path: Path, is_alone: bool, rounds: int, expected: int
