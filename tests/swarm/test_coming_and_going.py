@@ -10,8 +10,8 @@ from neuroswarm.testing.swarm import Swarm
 from neuroswarm.wire.signed import Kind
 
 NAMES = ("anna", "bert", "carl", "dora")
-LONG_ROUNDS = 0.25
-"""Seconds of an inner step with which a round takes about a second."""
+LONG_ROUNDS = 0.4
+"""Seconds of an inner step with which a round takes one and a half."""
 
 
 def agreed_rounds(events: list[dict[str, object]], who: Member) -> list[int]:
