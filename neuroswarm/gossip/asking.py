@@ -31,6 +31,8 @@ from neuroswarm.wire.signed import Kind, Signed, verify
 logger = logging.getLogger(__name__)
 
 ASK_TIMEOUT_S = 5.0
+QUICK_TIMEOUT_S = 1.5
+"""Of the first of two tries: a lost message, the commonest trouble, costs no more than that."""
 _CONFIRMS = frozenset({Kind.CONFIRM})
 _IN_SETS = frozenset({Kind.CONTRIBUTION, Kind.AMENDMENT})
 
@@ -113,13 +115,19 @@ class Asker:
             stream, received, size, source=source.node_id, stall_s=self._cfg.pull_stall_s
         )
 
+    async def _ask(self, source: PeerAddress, method: str, request: bytes) -> bytes:
+        try:
+            return await self._rpc.call(source, method, request, timeout_s=QUICK_TIMEOUT_S)
+        except PeerUnreachable:
+            return await self._rpc.call(source, method, request, timeout_s=ASK_TIMEOUT_S)
+
     async def headers(
         self, contributions: Iterable[bytes], source: PeerAddress
     ) -> tuple[Signed, ...]:
         """Headers and amendments that were heard of by id only, verified; those known there."""
         wanted = tuple(contributions)[: limits.MAX_HEADERS]
         request = gossip_pb2.HeadersRequest(contributions=wanted).SerializeToString()
-        data = await self._rpc.call(source, "Gossip/Headers", request, timeout_s=ASK_TIMEOUT_S)
+        data = await self._ask(source, "Gossip/Headers", request)
         reply = parse(gossip_pb2.HeadersReply, data)
         found = await _verified(reply.headers, _IN_SETS, limits.MAX_HEADERS)
         return tuple(header for header in found if header.id in wanted)
@@ -127,9 +135,7 @@ class Asker:
     async def result(self, round_: int, base_digest: bytes, source: PeerAddress) -> Result | None:
         """How a round on that base ended, or None if the peer does not know."""
         request = gossip_pb2.ResultRequest(round=round_, base_digest=base_digest)
-        data = await self._rpc.call(
-            source, "Gossip/Result", request.SerializeToString(), timeout_s=ASK_TIMEOUT_S
-        )
+        data = await self._ask(source, "Gossip/Result", request.SerializeToString())
         reply = parse(gossip_pb2.ResultReply, data)
         if not reply.is_known:
             return None
@@ -154,9 +160,7 @@ class Asker:
             source: The peer.
         """
         request = gossip_pb2.LineageRequest(first_round=first_round, known_round=known_round)
-        data = await self._rpc.call(
-            source, "Gossip/Lineage", request.SerializeToString(), timeout_s=ASK_TIMEOUT_S
-        )
+        data = await self._ask(source, "Gossip/Lineage", request.SerializeToString())
         reply = parse(gossip_pb2.LineageReply, data)
         if len(reply.rounds) > limits.MAX_LINEAGE_ROUNDS:
             raise MessageTooLarge(f"lineage too long: {len(reply.rounds)} rounds")

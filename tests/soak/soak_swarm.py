@@ -79,6 +79,8 @@ class SoakSwarm:
         self._whole_since: float | None = None
         """From when on a majority has been up and connected."""
         self._met: dict[tuple[int, int], float] = {}
+        self._changed_at = 0.0
+        """When somebody was last parted from another, or met: then lineages may change."""
         self._ordered: dict[int, Any] = {}
         self._num_read = [0] * plan.num_nodes
 
@@ -156,13 +158,15 @@ class SoakSwarm:
             self._num_read[number] = len(peer.steps)
 
     def _note_meetings(self, now: float) -> None:
-        ready = set(self.ready())
+        ready, before = set(self.ready()), set(self._met)
         for pair in itertools.combinations(range(len(self.peers)), 2):
             one, two = pair
             if {one, two} <= ready and (one in self.cut_off) == (two in self.cut_off):
                 self._met.setdefault(pair, now)
             else:
                 self._met.pop(pair, None)
+        if set(self._met) != before:
+            self._changed_at = now
 
     def _judge_stall(self, now: float, factor: float) -> None:
         ready = self.ready()
@@ -181,6 +185,7 @@ class SoakSwarm:
     def _judge_digests(self) -> None:
         for (one, two), since in self._met.items():
             peers = self.peers[one], self.peers[two]
+            since = max(since, self._changed_at)
             num_apart, allowed = count_apart(peers[0].track, peers[1].track, since)
             if num_apart > allowed:
                 names = f"{peers[0].name} and {peers[1].name}"

@@ -10,6 +10,7 @@ import pytest
 
 from neuroswarm.config import RoundConfig
 from neuroswarm.errors import PeerError, PeerUnreachable, ProtocolViolation
+from neuroswarm.gossip import asking
 from neuroswarm.gossip.archive import Archive
 from neuroswarm.gossip.asking import Asker, is_payload_of
 from neuroswarm.gossip.serving import RoundsServer
@@ -245,6 +246,21 @@ async def test_a_result_has_its_confirms_and_headers_verified():
         speaker.node_id for speaker in (ANNA, BERT, CARL)
     }
     assert found.headers == (SIGNED,)
+
+
+@pytest.mark.parametrize("replies", [False, True])
+async def test_a_lost_message_costs_no_more_than_a_short_wait(
+    replies: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(asking, "QUICK_TIMEOUT_S", 0.05)
+    sources = Sources()
+    address = sources.add("honest", Result=result())
+    lost = sources.network.drop(method="Gossip/Result", when=1, replies=replies)
+    async with asyncio.timeout(asking.ASK_TIMEOUT_S):
+        found = await (await sources.asker()).result(0, bytes(32), address)
+    assert found is not None
+    assert found.contributions == AGREED
+    assert lost.fired == 1
 
 
 async def test_a_result_may_be_unknown():
