@@ -15,8 +15,6 @@ from pathlib import Path
 import torch
 
 from neuroswarm.bench.join_link import LimitedRpc
-from neuroswarm.checkpoint.donor import StateDonor
-from neuroswarm.checkpoint.download import StateDownloader
 from neuroswarm.clock import SystemClock
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.pieces import shape_of
@@ -27,6 +25,8 @@ from neuroswarm.identity.certificate import issue
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.net.grpc_transport import GrpcTransport
+from neuroswarm.transfer.donor import StateDonor
+from neuroswarm.transfer.download import StateDownloader
 from neuroswarm.values import Endpoint, NodeId
 
 NUM_DONORS = 3

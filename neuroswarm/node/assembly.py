@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from neuroswarm.checkpoint.donor import StateDonor
-from neuroswarm.checkpoint.download import StateDownloader
 from neuroswarm.checkpoint.held import HeldLog
 from neuroswarm.checkpoint.said import SaidLog
 from neuroswarm.clock import Clock
@@ -40,6 +38,8 @@ from neuroswarm.node.joining import LISTEN_S, Joiner
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.resuming import Resuming
 from neuroswarm.node.voice import Voice
+from neuroswarm.transfer.donor import StateDonor
+from neuroswarm.transfer.download import StateDownloader
 from neuroswarm.values import Endpoint
 from neuroswarm.wire.messages import Heartbeat
 

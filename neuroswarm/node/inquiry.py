@@ -9,7 +9,6 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from neuroswarm.checkpoint.download import StateDownloader
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import ProtocolViolation
 from neuroswarm.gossip.asking import Asker, Result
@@ -18,6 +17,7 @@ from neuroswarm.node.donors import Candidates
 from neuroswarm.node.replica import Replica
 from neuroswarm.rounds.history import History
 from neuroswarm.rounds.lineage import Claim, ClaimedRound, Comparison, compare
+from neuroswarm.transfer.download import StateDownloader
 from neuroswarm.values import NodeId, PeerAddress, short
 
 logger = logging.getLogger(__name__)

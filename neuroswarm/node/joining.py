@@ -9,13 +9,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from neuroswarm.checkpoint.download import MAX_MANIFESTS, StateDownloader
 from neuroswarm.clock import Clock
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import PeerError
 from neuroswarm.membership.peer_table import Peer
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.donors import Candidates, Rivals
+from neuroswarm.transfer.download import MAX_MANIFESTS, StateDownloader
 from neuroswarm.values import PeerAddress, short
 
 logger = logging.getLogger(__name__)

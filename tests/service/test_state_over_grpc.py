@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from neuroswarm.checkpoint import piece_crew
-from neuroswarm.checkpoint.donor import StateDonor
-from neuroswarm.checkpoint.download import StateDownloader
 from neuroswarm.clock import SystemClock
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.rules import Rules
@@ -20,6 +17,9 @@ from neuroswarm.identity.certificate import issue
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.net.grpc_transport import GrpcTransport
+from neuroswarm.transfer import piece_crew
+from neuroswarm.transfer.donor import StateDonor
+from neuroswarm.transfer.download import StateDownloader
 from neuroswarm.values import Endpoint, NodeId
 
 TOKEN = SwarmToken(bytes(range(32)))

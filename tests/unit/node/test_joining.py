@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from neuroswarm.checkpoint.donor import StateDonor
-from neuroswarm.checkpoint.download import StateDownloader
 from neuroswarm.clock import SystemClock
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.rules import Rules
@@ -24,6 +22,8 @@ from neuroswarm.node.joining import Joiner, rank_states
 from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.speaker import ARCHITECTURE, SWARM, Speaker
+from neuroswarm.transfer.donor import StateDonor
+from neuroswarm.transfer.download import StateDownloader
 from neuroswarm.v1 import state_pb2
 from neuroswarm.values import Endpoint, NodeId
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from neuroswarm.checkpoint.donor_pool import (
+from neuroswarm.membership.door import Door
+from neuroswarm.membership.peer_table import PeerTable
+from neuroswarm.testing.speaker import Speaker
+from neuroswarm.transfer.donor_pool import (
     BURST,
     MAX_REST_S,
     NUM_DONORS,
@@ -12,10 +15,7 @@ from neuroswarm.checkpoint.donor_pool import (
     REQUESTS_PER_S,
     DonorPool,
 )
-from neuroswarm.checkpoint.piece_plan import PiecePlan
-from neuroswarm.membership.door import Door
-from neuroswarm.membership.peer_table import PeerTable
-from neuroswarm.testing.speaker import Speaker
+from neuroswarm.transfer.piece_plan import PiecePlan
 from neuroswarm.transport import Admission
 from neuroswarm.values import NodeId
 

@@ -12,9 +12,6 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from contextlib import AsyncExitStack
 from typing import Any
 
-from neuroswarm.checkpoint.donor_pool import NUM_DONORS, PIECES_PER_DONOR, Donor, DonorPool
-from neuroswarm.checkpoint.incoming import IncomingState
-from neuroswarm.checkpoint.piece_plan import Piece, PiecePlan
 from neuroswarm.clock import Clock
 from neuroswarm.errors import (
     MessageTooLarge,
@@ -24,6 +21,9 @@ from neuroswarm.errors import (
     WrongPayload,
 )
 from neuroswarm.service import Service
+from neuroswarm.transfer.donor_pool import NUM_DONORS, PIECES_PER_DONOR, Donor, DonorPool
+from neuroswarm.transfer.incoming import IncomingState
+from neuroswarm.transfer.piece_plan import Piece, PiecePlan
 from neuroswarm.transport import Rpc
 from neuroswarm.v1 import state_pb2
 from neuroswarm.values import NodeId, short

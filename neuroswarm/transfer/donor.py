@@ -12,14 +12,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 
-from neuroswarm.checkpoint.state_manifest import encode_manifest
-from neuroswarm.checkpoint.upload_bounds import PIN_S, Pace, Pins, Places
 from neuroswarm.clock import Clock
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.pieces import Layout, cut
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import SchemaMismatch
 from neuroswarm.service import Service
+from neuroswarm.transfer.state_manifest import encode_manifest
+from neuroswarm.transfer.upload_bounds import PIN_S, Pace, Pins, Places
 from neuroswarm.transport import Rpc
 from neuroswarm.v1 import state_pb2
 from neuroswarm.values import NodeId, short

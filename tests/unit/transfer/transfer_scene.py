@@ -11,8 +11,6 @@ from pathlib import Path
 import torch
 from google.protobuf.message import DecodeError
 
-from neuroswarm.checkpoint.donor import StateDonor
-from neuroswarm.checkpoint.download import StateDownloader
 from neuroswarm.clock import Clock, SystemClock
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.pieces import PIECE_BYTES, Layout, Shape, shape_of
@@ -23,6 +21,8 @@ from neuroswarm.testing.faults import Passage
 from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.memory_rpc import MemoryRpc
 from neuroswarm.testing.speaker import ARCHITECTURE, Speaker
+from neuroswarm.transfer.donor import StateDonor
+from neuroswarm.transfer.download import StateDownloader
 from neuroswarm.v1 import state_pb2
 from neuroswarm.values import NodeId, PeerAddress
 

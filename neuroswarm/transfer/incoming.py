@@ -18,10 +18,10 @@ from pathlib import Path
 
 import torch
 
-from neuroswarm.checkpoint.state_manifest import StateManifest
 from neuroswarm.diloco.pieces import Span, cut
 from neuroswarm.diloco.state import FragmentState, OuterState
 from neuroswarm.errors import ProtocolViolation
+from neuroswarm.transfer.state_manifest import StateManifest
 from neuroswarm.values import HASH_BYTES
 
 logger = logging.getLogger(__name__)

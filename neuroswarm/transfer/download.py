@@ -13,15 +13,15 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
-from neuroswarm.checkpoint.donor_pool import DonorPool
-from neuroswarm.checkpoint.incoming import IncomingFolder
-from neuroswarm.checkpoint.piece_crew import Blame, PieceCrew
-from neuroswarm.checkpoint.piece_plan import PiecePlan
-from neuroswarm.checkpoint.state_manifest import StateManifest, read_manifest
 from neuroswarm.clock import Clock
 from neuroswarm.diloco.pieces import PIECE_BYTES, Layout, Shape
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import PeerError, PeerUnreachable
+from neuroswarm.transfer.donor_pool import DonorPool
+from neuroswarm.transfer.incoming import IncomingFolder
+from neuroswarm.transfer.piece_crew import Blame, PieceCrew
+from neuroswarm.transfer.piece_plan import PiecePlan
+from neuroswarm.transfer.state_manifest import StateManifest, read_manifest
 from neuroswarm.transport import Rpc
 from neuroswarm.v1 import state_pb2
 from neuroswarm.values import HASH_BYTES, NodeId, PeerAddress, short

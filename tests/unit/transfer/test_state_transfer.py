@@ -13,10 +13,17 @@ import pytest
 import torch
 from transfer_scene import LAYOUT, MANIFEST, PIECE, SHAPE, STATE, Scene, make_state, node
 
-from neuroswarm.checkpoint import download, piece_crew, state_manifest
-from neuroswarm.checkpoint.donor_pool import NUM_DONORS, PIECES_PER_DONOR
-from neuroswarm.checkpoint.incoming import MAX_INCOMING
-from neuroswarm.checkpoint.upload_bounds import (
+from neuroswarm.diloco.pieces import Shape
+from neuroswarm.diloco.rules import Rules
+from neuroswarm.diloco.state import OuterState
+from neuroswarm.errors import PeerUnreachable, ProtocolViolation, WrongPayload
+from neuroswarm.testing.fake_clock import FakeClock
+from neuroswarm.testing.faults import Passage
+from neuroswarm.testing.speaker import Speaker
+from neuroswarm.transfer import download, piece_crew, state_manifest
+from neuroswarm.transfer.donor_pool import NUM_DONORS, PIECES_PER_DONOR
+from neuroswarm.transfer.incoming import MAX_INCOMING
+from neuroswarm.transfer.upload_bounds import (
     LONGEST_S,
     PIN_S,
     REST_S,
@@ -25,13 +32,6 @@ from neuroswarm.checkpoint.upload_bounds import (
     Place,
     Places,
 )
-from neuroswarm.diloco.pieces import Shape
-from neuroswarm.diloco.rules import Rules
-from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import PeerUnreachable, ProtocolViolation, WrongPayload
-from neuroswarm.testing.fake_clock import FakeClock
-from neuroswarm.testing.faults import Passage
-from neuroswarm.testing.speaker import Speaker
 from neuroswarm.v1 import state_pb2
 from neuroswarm.values import NodeId
 from neuroswarm.wire import limits
@@ -379,8 +379,8 @@ async def test_a_donor_that_stalls_is_left_for_another(monkeypatch: pytest.Monke
 
 
 async def test_one_fast_donor_takes_over_from_slow_ones(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("neuroswarm.checkpoint.piece_plan.TAKEOVER_S", 0.05)
-    monkeypatch.setattr("neuroswarm.checkpoint.piece_plan.RATE_AFTER_S", 0.05)
+    monkeypatch.setattr("neuroswarm.transfer.piece_plan.TAKEOVER_S", 0.05)
+    monkeypatch.setattr("neuroswarm.transfer.piece_plan.RATE_AFTER_S", 0.05)
     scene = Scene()
     for name in ("slow 0", "slow 1", "fast"):
         await scene.donor(name, BIG)
@@ -423,7 +423,7 @@ async def test_a_liar_cannot_spoil_the_pieces_of_others_for_long(
 async def test_a_download_of_a_byte_now_and_then_is_given_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(piece_crew, "STALL_S", 0.1)
     monkeypatch.setattr(piece_crew, "GIVE_UP_S", 1.0)
-    monkeypatch.setattr("neuroswarm.checkpoint.donor_pool.MAX_REST_S", 0.1)
+    monkeypatch.setattr("neuroswarm.transfer.donor_pool.MAX_REST_S", 0.1)
     scene = Scene()
     lame = await scene.liar("lame")
     num_given = 0
@@ -548,7 +548,7 @@ async def test_a_disk_that_fills_up_does_not_stop_the_download(
     def full(_file: int, _data: object, _at: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("neuroswarm.checkpoint.incoming._write", full)
+    monkeypatch.setattr("neuroswarm.transfer.incoming._write", full)
     scene = Scene(folder=tmp_path)
     await scene.donor("donor", STATE)
     assert are_equal(await scene.download(), STATE)
@@ -571,8 +571,8 @@ async def test_a_busy_donor_sends_joiners_elsewhere():
 
 
 async def test_a_joiner_waits_for_a_donor_that_is_busy(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("neuroswarm.checkpoint.donor_pool.BUSY_S", (0.01, 0.02))
-    monkeypatch.setattr("neuroswarm.checkpoint.upload_bounds.SLOT_S", 0.2)
+    monkeypatch.setattr("neuroswarm.transfer.donor_pool.BUSY_S", (0.01, 0.02))
+    monkeypatch.setattr("neuroswarm.transfer.upload_bounds.SLOT_S", 0.2)
     scene = Scene()
     await scene.donor("busy", STATE, max_state_downloads=1)
     first, second = await scene.downloader("first"), await scene.downloader("second")
