@@ -12,10 +12,11 @@ import typer
 
 from neuroswarm.cli.bench_checkpoint import checkpoint
 from neuroswarm.cli.bench_join import join
-from neuroswarm.cli.exit_codes import ExitCode
+from neuroswarm.cli.reports import JsonPath, conclude, require_file, write_report
 
 if TYPE_CHECKING:
     from neuroswarm.bench.matrix import Selection
+    from neuroswarm.bench.task import Task
 
 app = typer.Typer(help="Measure on this machine what the swarm promises.")
 app.command()(join)
@@ -32,10 +33,7 @@ def bench(context: typer.Context) -> None:
 @app.command()
 def attacks(
     *,
-    json_path: Annotated[
-        Path | None,
-        typer.Option("--json", help="Write what was measured here.", show_default=False),
-    ] = None,
+    json_path: JsonPath = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="One seed and three sets of rules, in some minutes.")
     ] = False,
@@ -86,22 +84,24 @@ def attacks(
 
     from neuroswarm.bench.attack_bench import Setup, run_attacks
     from neuroswarm.bench.display import make_display
-    from neuroswarm.bench.task import Task
     from neuroswarm.training.threads import choose_num_threads
 
     require_file(json_path)
-    selection = make_selection(quick=quick, seeds=seeds, rules=rules, attacks=only)
-    num_processes = jobs or choose_num_threads(os.cpu_count() or 1)
-    console = Console()
-    task = Task() if rounds is None else Task().with_rounds(Task().inner_steps, rounds)
     runs_path = None if json_path is None else json_path.with_name(f"{json_path.name}.runs")
-    setup = Setup(selection, task, num_processes=num_processes, data=data, runs_path=runs_path)
+    setup = Setup(
+        make_selection(quick=quick, seeds=seeds, rules=rules, attacks=only),
+        make_task(rounds),
+        num_processes=jobs or choose_num_threads(os.cpu_count() or 1),
+        data=data,
+        runs_path=runs_path,
+    )
+    console = Console()
     report = run_attacks(setup, make_display(console))
-    if json_path is not None and runs_path is not None:
-        write_report(json_path, report)
+    write_report(json_path, report)
+    if runs_path is not None:
         runs_path.unlink(missing_ok=True)
     _show(report, console.print)
-    return _conclude(report)
+    return conclude(report)
 
 
 @app.command()
@@ -120,6 +120,13 @@ def table(
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{report} is no report of `neuroswarm bench attacks`") from error
     typer.echo(text, nl=False)
+
+
+def make_task(rounds: int | None) -> Task:
+    """The benchmark's training, with so many rounds if they are given."""
+    from neuroswarm.bench.task import Task
+
+    return Task() if rounds is None else Task().with_rounds(Task().inner_steps, rounds)
 
 
 def make_selection(
@@ -151,28 +158,3 @@ def _show(report: dict[str, Any], show: Callable[..., None]) -> None:
         if len(rows) > 1:
             show(make_table(rows))
     typer.echo("\n".join(filter(None, [report["left_out"], *fact_lines(report)])))
-
-
-def _conclude(report: dict[str, Any]) -> int:
-    broken = [promise for promise in report["promises"] if not promise["holds"]]
-    for promise in broken:
-        typer.echo(f"neuroswarm: failed: {promise['said']}", err=True)
-    return ExitCode.UNFULFILLED if broken else ExitCode.OK
-
-
-def write_report(path: Path, report: dict[str, Any]) -> None:
-    """Write what was measured, and say where."""
-    path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n")
-    typer.echo(f"measures written to {path}")
-
-
-def require_file(path: Path | None) -> None:
-    """ConfigError if this cannot be written, now rather than after the runs."""
-    from neuroswarm.errors import ConfigError
-
-    if path is None:
-        return
-    if path.is_dir():
-        raise ConfigError(f"cannot write {path}: it is a folder")
-    if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-        raise ConfigError(f"cannot write {path}: no folder {path.parent} to write to")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from neuroswarm.cli.exit_codes import ExitCode
+from neuroswarm.cli.reports import JsonPath, conclude, require_file, write_report
 
 FULL_PARAMS, QUICK_PARAMS = "100M", "1M"
 CYCLES, QUICK_CYCLES = 4, 3
@@ -26,10 +26,7 @@ def checkpoint(
             show_default=False,
         ),
     ] = None,
-    json_path: Annotated[
-        Path | None,
-        typer.Option("--json", help="Write what was measured here.", show_default=False),
-    ] = None,
+    json_path: JsonPath = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A small model, in seconds; stalls are not judged.")
     ] = False,
@@ -61,7 +58,6 @@ def checkpoint(
     from neuroswarm.bench.checkpoint_bench import Setup, run_checkpoint_bench
     from neuroswarm.bench.checkpoint_report import make_rows
     from neuroswarm.bench.tables import make_table
-    from neuroswarm.cli.bench import require_file, write_report
     from neuroswarm.errors import ConfigError
 
     require_file(json_path)
@@ -72,13 +68,9 @@ def checkpoint(
         cycles = QUICK_CYCLES if quick else CYCLES
         setup = Setup(num_params, cycles, Path(place), num_threads=threads)
         report = run_checkpoint_bench(setup, typer.echo)
-    if json_path is not None:
-        write_report(json_path, report)
+    write_report(json_path, report)
     Console().print(make_table(make_rows(report)))
-    broken = [promise for promise in report["promises"] if not promise["holds"]]
-    for promise in broken:
-        typer.echo(f"neuroswarm: failed: {promise['said']}", err=True)
-    return ExitCode.UNFULFILLED if broken else ExitCode.OK
+    return conclude(report)
 
 
 def parse_params(text: str) -> int:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from neuroswarm.cli.exit_codes import ExitCode
+from neuroswarm.cli.reports import JsonPath, conclude, require_file, write_report
 
 
 def join(
     *,
-    json_path: Annotated[
-        Path | None,
-        typer.Option("--json", help="Write what was measured here.", show_default=False),
-    ] = None,
+    json_path: JsonPath = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="One small case, in less than a minute.")
     ] = False,
@@ -46,7 +42,6 @@ def join(
       neuroswarm bench join --quick
     """
     from neuroswarm.bench.join_bench import FULL, QUICK, run_cases
-    from neuroswarm.cli.bench import require_file, write_report
     from neuroswarm.errors import ConfigError
 
     require_file(json_path)
@@ -56,9 +51,5 @@ def join(
         raise ConfigError(f"--only {only}: no such case (of {', '.join(c.name for c in cases)})")
     environment = {**os.environ, "GRPC_VERBOSITY": "NONE"}
     report = run_cases(chosen, environment, typer.echo)
-    if json_path is not None:
-        write_report(json_path, report)
-    broken = [promise for promise in report["promises"] if not promise["holds"]]
-    for promise in broken:
-        typer.echo(f"neuroswarm: failed: {promise['said']}", err=True)
-    return ExitCode.UNFULFILLED if broken else ExitCode.OK
+    write_report(json_path, report)
+    return conclude(report)
