@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from neuroswarm.checkpoint.held import HeldLog
-from neuroswarm.checkpoint.said import SaidLog
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.pieces import shape_of
@@ -32,6 +30,7 @@ from neuroswarm.node.committing import Committer
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.driver import Observer, RoundDriver, RoundParts
 from neuroswarm.node.holdings import Holdings
+from neuroswarm.node.home import Home
 from neuroswarm.node.inquiry import Inquirer
 from neuroswarm.node.intake import Cohort, Intake
 from neuroswarm.node.joining import LISTEN_S, Joiner
@@ -140,13 +139,10 @@ def assemble_rounds(
     config: SwarmNodeConfig,
     carriers: Carriers,
     *,
-    key: NodeKey,
+    home: Home,
     cohort: Cohort,
     replica: Replica,
     peers: PeerTable,
-    log: SaidLog | None,
-    held: HeldLog | None,
-    incoming: Path | None,
     is_voting: Callable[[], bool],
     is_mute: Callable[[], bool],
     observer: Observer,
@@ -155,7 +151,9 @@ def assemble_rounds(
     """The parts that agree on rounds."""
     crowd = Crowd(peers, cohort.swarm_id, clock, mute_after_s=config.rounds.mute_after_s)
     asker = Asker(carriers.rpc, config.rounds, blame=crowd.misbehaved)
-    downloader = make_downloader(carriers, cohort, crowd, folder=incoming, clock=clock)
+    downloader = make_downloader(
+        carriers, cohort, crowd, folder=home.folder.incoming_path, clock=clock
+    )
     # The driver, which wants payloads and is woken, is made from the intake: bound late.
     room: list[RoundDriver] = []
     intake = Intake(
@@ -171,10 +169,10 @@ def assemble_rounds(
         listener=intake,
         neighbours=crowd,
         clock=clock,
-        seed=int.from_bytes(key.node_id[:8], "little"),
+        seed=int.from_bytes(home.key.node_id[:8], "little"),
     )
-    holdings = Holdings(intake, asker, crowd=crowd, replica=replica, log=held, clock=clock)
-    voice = Voice(key, cohort.swarm_id, log, gossip, is_mute=is_mute)
+    holdings = Holdings(intake, asker, crowd=crowd, replica=replica, log=home.held, clock=clock)
+    voice = Voice(home.key, cohort.swarm_id, home.said, gossip, is_mute=is_mute)
     driver = RoundDriver(
         RoundParts(
             intake=intake,

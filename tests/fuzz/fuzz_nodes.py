@@ -17,29 +17,11 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from neuroswarm.testing.node_process import node_arguments
 from neuroswarm.testing.waiting import wait_until
 
 START_S = 120.0
 STOP_S = 60.0
-SETTINGS = {
-    "heartbeat.interval_s": 1.0,
-    "rounds.genesis_wait_s": 1.0,
-    "rounds.min_grace_s": 0.3,
-    "rounds.patience_s": 0.3,
-    "rounds.collect_deadline_s": 4.0,
-    "rounds.mute_after_s": 4.0,
-    "diloco.inner_steps": 48,
-    "diloco.inner_steps_min": 1,
-    "training.dim": 16,
-    "training.num_layers": 1,
-    "training.num_heads": 1,
-    "training.context": 32,
-    "training.batch_size": 4,
-    "training.warmup_steps": 0,
-    "training.eval_batches": 1,
-    "resources.max_cpu_threads": 1,
-    "network.announce_host": "127.0.0.1",
-}
 BAD_WORDS = ("Traceback", "internal error", "never retrieved", "never awaited", "Exception in")
 
 
@@ -110,11 +92,16 @@ class LiveNode:
 def start_node(folder: Path, text: Path, *trackers: str, flags: Sequence[str] = ()) -> LiveNode:
     """Start a node on free ports and wait until it says where it is."""
     folder.mkdir()
-    command = [sys.executable, "-m", "neuroswarm", "node", "--host", "127.0.0.1"]
-    command += ["--port", "0", "--grpc-port", "0", "--heartbeat-port", "0"]
-    command += ["--state-dir", str(folder / "state"), "--data", str(text), *flags]
-    command += [part for url in trackers for part in ("--tracker", url)]
-    command += [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
+    arguments = node_arguments(
+        folder / "state",
+        text,
+        trackers,
+        heartbeat__interval_s=1.0,
+        rounds__collect_deadline_s=4.0,
+        rounds__mute_after_s=4.0,
+        diloco__inner_steps=48,
+    )
+    command = [sys.executable, "-m", "neuroswarm", *arguments, *flags]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NEUROSWARM_")}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stderr=log, stdout=subprocess.DEVNULL, env=environment)

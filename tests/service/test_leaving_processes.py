@@ -18,29 +18,11 @@ from typing import Any
 
 import pytest
 
+from neuroswarm.testing.node_process import node_arguments
 from neuroswarm.testing.waiting import wait_until
 
 DEADLINE_S = 150
 LEAVES_WITHIN_S = 8.0
-INTERVAL_S = 0.5
-
-SETTINGS = {
-    "heartbeat.interval_s": INTERVAL_S,
-    "rounds.genesis_wait_s": 1.0,
-    "rounds.min_grace_s": 0.3,
-    "rounds.patience_s": 0.3,
-    "diloco.inner_steps": 8,
-    "diloco.inner_steps_min": 1,
-    "training.dim": 16,
-    "training.num_layers": 1,
-    "training.num_heads": 1,
-    "training.context": 32,
-    "training.batch_size": 4,
-    "training.warmup_steps": 0,
-    "training.eval_batches": 1,
-    "resources.max_cpu_threads": 1,
-    "network.announce_host": "127.0.0.1",
-}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(DEADLINE_S + 60)]
 
@@ -49,15 +31,13 @@ class Node:
     """One process; what it logs is collected in a thread."""
 
     def __init__(self, folder: Path, text: Path, *flags: str, code: str = "") -> None:
-        settings = [p for name, value in SETTINGS.items() for p in ("--set", f"{name}={value}")]
-        command = [sys.executable, *(("-c", code) if code else ("-m", "neuroswarm")), "node"]
-        command += ["--host", "127.0.0.1", "--port", "0", "--grpc-port", "0"]
-        command += ["--heartbeat-port", "0", "--state-dir", str(folder), "--data", str(text)]
+        command = [sys.executable, *(("-c", code) if code else ("-m", "neuroswarm"))]
+        command += [*node_arguments(folder, text), *flags]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("NEUROSWARM_")}
         self.folder = folder
         self.lines: list[str] = []
         self.process = subprocess.Popen(
-            [*command, *settings, *flags],
+            command,
             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -16,29 +16,12 @@ from typing import Any
 import pytest
 
 from neuroswarm.identity.token import SwarmToken
+from neuroswarm.testing.node_process import node_arguments
 from neuroswarm.testing.waiting import wait_until
 
 ROUNDS = 4
 DEADLINE_S = 120
 """For all that the processes do; they mostly need 15 s, most of it for importing torch."""
-
-SETTINGS = {
-    "heartbeat.interval_s": 0.5,
-    "rounds.genesis_wait_s": 1.0,
-    "rounds.min_grace_s": 0.3,
-    "rounds.patience_s": 0.3,
-    "diloco.inner_steps": 8,
-    "diloco.inner_steps_min": 1,
-    "training.dim": 16,
-    "training.num_layers": 1,
-    "training.num_heads": 1,
-    "training.context": 32,
-    "training.batch_size": 4,
-    "training.warmup_steps": 0,
-    "training.eval_batches": 1,
-    "resources.max_cpu_threads": 1,
-    "network.announce_host": "127.0.0.1",
-}
 
 
 @dataclass
@@ -72,12 +55,8 @@ class Node:
 
 
 def start_node(folder: Path, text: Path, *trackers: str, flags: Sequence[str] = ()) -> Node:
-    command = [sys.executable, "-m", "neuroswarm", "node", "--host", "127.0.0.1"]
-    command += ["--port", "0", "--grpc-port", "0", "--heartbeat-port", "0"]
-    command += ["--state-dir", str(folder), "--data", str(text)]
-    command += [part for url in trackers for part in ("--tracker", url)]
-    command += [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
-    command += flags
+    arguments = node_arguments(folder, text, trackers)
+    command = [sys.executable, "-m", "neuroswarm", *arguments, *flags]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NEUROSWARM_")}
     log = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
