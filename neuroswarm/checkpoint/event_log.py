@@ -1,4 +1,4 @@
-"""The node's event log: JSON lines in one file, for people and programs.
+"""The node's event log: JSON lines in one file and the full one before it, for people and programs.
 
 Trouble with the disk is said once, and what could not be written waits, within bounds. Knows
 nothing of what the events mean.
@@ -24,16 +24,21 @@ MAX_WAITING = 256
 """Events kept in memory while the disk refuses; beyond that the oldest are lost."""
 
 
+MAX_FILE_BYTES = 32 * 1024 * 1024
+"""Bytes from which on a new file is begun, some days of rounds."""
+
+
 class EventLog:
-    """Appends to one file.
+    """Appends to one file; a full one is kept as `<name>.1.jsonl` instead of the one before it.
 
     Threads: any; `append` blocks for the disk.
     """
 
-    def __init__(self, path: Path, *, clock: Clock) -> None:
+    def __init__(self, path: Path, *, clock: Clock, max_file_bytes: int = MAX_FILE_BYTES) -> None:
         self.bytes_written = 0
         """Bytes appended since the start."""
         self._path = path
+        self._max_file_bytes = max_file_bytes
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
@@ -58,6 +63,8 @@ class EventLog:
 
     def _write(self, data: bytes) -> None:
         """All of it or nothing; a line that a killed writer left half is ended first."""
+        if self._path.exists() and self._path.stat().st_size >= self._max_file_bytes:
+            self._path.replace(self._path.with_suffix(".1.jsonl"))
         with self._path.open("a+b", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
             if size and os.pread(file.fileno(), 1, size - 1) != b"\n":

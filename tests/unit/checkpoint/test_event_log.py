@@ -55,3 +55,13 @@ async def test_what_waits_is_bounded(tmp_path: Path):
     await clock.advance(1000)
     log.append({"n": -1})
     assert numbers(path) == [*range(11, MAX_WAITING + 10), -1]
+
+
+def test_a_full_file_gives_way_to_a_new_one_and_takes_the_place_of_the_one_before(tmp_path: Path):
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path, clock=FakeClock(), max_file_bytes=18)
+    for n in range(5):  # lines of 9 bytes
+        log.append({"n": n})
+    assert numbers(path) == [4]
+    assert numbers(tmp_path / "events.1.jsonl") == [2, 3]
+    assert {file.name for file in tmp_path.iterdir()} == {"events.jsonl", "events.1.jsonl"}
