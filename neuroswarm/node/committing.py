@@ -107,7 +107,8 @@ class Committer:
             await self._replica.move(state)
         finally:
             if self._replica.state is state:  # also if this was cancelled meanwhile
-                common = left.round if download.fork is None else download.fork
+                fork = download.fork
+                common = left.round if fork is None else fork.first_divergent_round
                 earlier = before.digests_before(min(common, state.round))
                 self._intake.history = History(state.round, state.digest, earlier=earlier)
         return Commit(state, left, None, (), (), download.fork is not None)

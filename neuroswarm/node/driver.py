@@ -153,7 +153,7 @@ class RoundDriver(Service):
             offer = await self._take_part(current)
             commit = await self._conclude(current, offer)
             if commit is not None:
-                self._offer = None  # it was about the state that this node has just left
+                self._offer = self._parts.inquirer.keep(self._offer, self._parts.intake.history)
                 self._note_silence(current)
                 await self._observer.on_commit(commit)
 
@@ -388,6 +388,8 @@ class RoundDriver(Service):
             return
         finally:
             self._asking.discard(peer.node_id)
-        if offer is not None and self._parts.replica.state.digest == digest:
+        if self._parts.replica.state.digest != digest:
+            offer = self._parts.inquirer.keep(offer, self._parts.intake.history)
+        if offer is not None:
             self._offer = offer
             self.wake()

@@ -23,6 +23,14 @@ from neuroswarm.values import NodeId, PeerAddress, short
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Where another lineage parts from this node's, and what was shown of it."""
+
+    first_divergent_round: int
+    claim: Claim
+
+
 @dataclass(frozen=True, eq=False)
 class Verdict:
     """A finished round to replay: its base is held here, its set is agreed."""
@@ -30,6 +38,8 @@ class Verdict:
     base: OuterState
     result: Result
     source: PeerAddress
+    fork: Fork | None = None
+    """Where another lineage begins that it leads to; None if it is the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +48,8 @@ class Download:
 
     state: OuterState
     source: PeerAddress
-    fork: int | None
-    """First round in which its lineage differs from the one left; None if it is the same."""
+    fork: Fork | None
+    """Where its lineage parts from the one left; None if it is the same."""
 
 
 Offer = Verdict | Download
@@ -86,14 +96,33 @@ class Inquirer:
         _log_loss(peer, comparison, state)
         return await self._cross_over(peer, claim, comparison)
 
-    async def _replay(self, peer: PeerAddress, base: OuterState, quorum: int) -> Verdict | None:
+    def keep(self, offer: Offer | None, history: History | None) -> Offer | None:
+        """What is left of an offer once this node has finished a round or moved: it, or None.
+
+        It is kept if it leads away from this node's lineage, which still loses. Without this a
+        node that finishes rounds of its own faster than it is answered would never leave for
+        the others. An offer along the same lineage is void.
+        """
+        if offer is None or offer.fork is None or history is None:
+            return None
+        try:
+            found = self._compare(history, offer.fork.claim)
+        except ProtocolViolation:
+            return None  # it is about a lineage left long ago
+        if found is None or found.first_divergent_round < offer.fork.first_divergent_round:
+            return None
+        return offer if found.other_wins else None
+
+    async def _replay(
+        self, peer: PeerAddress, base: OuterState, quorum: int, fork: Fork | None = None
+    ) -> Verdict | None:
         result = await self._asker.result(base.round, base.digest, peer)
         if result is None:
             return None
         signers = {confirm.signer for confirm in result.confirms}
         if sum(map(self._is_counted, signers)) < quorum:
             return None
-        return Verdict(base, result, peer)
+        return Verdict(base, result, peer, fork)
 
     async def _catch_up(
         self, peer: PeerAddress, claim: Claim, state: OuterState, quorum: int
@@ -106,19 +135,20 @@ class Inquirer:
             raise ProtocolViolation("a state that too few peers stand for", peer=peer.node_id)
         return await self._download(peer, target.base_digest, fork=None)
 
-    async def _cross_over(self, peer: PeerAddress, claim: Claim, fork: Comparison) -> Offer:
-        needed = min(self._crowd.trust_quorum, fork.other_support)
+    async def _cross_over(self, peer: PeerAddress, claim: Claim, lost: Comparison) -> Offer:
+        needed = min(self._crowd.trust_quorum, lost.other_support)
+        fork = Fork(lost.first_divergent_round, claim)
         last_common = fork.first_divergent_round - 1
         found = next((f for f in claim.finished if f.round == last_common), None)
         base = None if found is None else self._replica.find_state(found.base_digest)
         if base is not None:
-            verdict = await self._replay(peer, base, quorum=needed)
+            verdict = await self._replay(peer, base, needed, fork)
             if verdict is not None:
                 return verdict
         digest = self._newest_held(claim, needed, since=fork.first_divergent_round)
         if digest is None:
             raise ProtocolViolation("a state that too few peers stand for", peer=peer.node_id)
-        return await self._download(peer, digest, fork=fork.first_divergent_round)
+        return await self._download(peer, digest, fork=fork)
 
     def _newest_held(self, claim: Claim, needed: int, *, since: int) -> bytes | None:
         """The newest claimed state that enough peers signed for, or were heard to stand on."""
@@ -131,7 +161,7 @@ class Inquirer:
                 return digest
         return None
 
-    async def _download(self, peer: PeerAddress, digest: bytes, *, fork: int | None) -> Download:
+    async def _download(self, peer: PeerAddress, digest: bytes, *, fork: Fork | None) -> Download:
         """From that peer and all others that may hold the state."""
         logger.info("downloading state %s, of %s", short(digest), peer.node_id)
         candidates = Candidates(self._crowd.live, digest, known={peer.node_id})

@@ -150,3 +150,22 @@ def made_up(state: OuterState, round_: int) -> OuterState:
         for f in state.fragments
     )
     return OuterState(round_, fragments, {}, state.rules, state.architecture)
+
+
+async def test_who_finds_slowly_that_others_win_goes_over_though_its_own_rounds_go_on(
+    tmp_path: Path,
+):
+    async with Swarm(tmp_path) as swarm:
+        anna, bert, carl = await swarm.found(*NAMES)
+        await swarm.until_round(1)
+        swarm.network.partition([carl.node_id], [anna.node_id, bert.node_id])
+        fork = max(anna.round, bert.round)
+        await swarm.until(lambda: carl.round >= fork + 6, what="carl to be ahead")
+        swarm.network.heal()
+        questions = ("Gossip/Result", "Gossip/Lineage")
+        slow = [swarm.network.delay(1.4, carl.node_id, method=asked) for asked in questions]
+        await swarm.until(lambda: carl.statistics.repairs > 0, what="carl's repair")
+        assert all(fault.fired > 0 for fault in slow)
+        for fault in slow:
+            swarm.network.remove(fault)
+        await swarm.until_level()
