@@ -13,8 +13,6 @@ MAX_DIFFERING = 2
 """Rounds for which connected peers may hold different digests."""
 HEAL_ROUNDS = 3
 """Rounds that they get besides, after they were apart."""
-HEALED_ROUNDS = 2
-"""Equal rounds after which they have healed: the one in which they met was begun apart."""
 KEPT_ROUNDS = 400
 MAX_MB_PER_HOUR = 20.0
 
@@ -70,14 +68,13 @@ class Track:
         self.held = {r: what for r, what in self.held.items() if r <= round_}
 
 
-def find_common(one: Track, two: Track) -> dict[int, float]:
-    """The rounds that both reached with the same digest, and when both had."""
-    shared = one.held.keys() & two.held.keys()
-    return {
-        round_: max(one.held[round_][1], two.held[round_][1])
-        for round_ in shared
-        if one.held[round_][0] == two.held[round_][0]
-    }
+def find_common(one: Track, two: Track) -> tuple[int, float] | None:
+    """The newest round that both reached with the same digest, and when both had; or None."""
+    for round_ in sorted(one.held.keys() & two.held.keys(), reverse=True):
+        (digest, at), (other, other_at) = one.held[round_], two.held[round_]
+        if digest == other:
+            return round_, max(at, other_at)
+    return None
 
 
 def count_apart(one: Track, two: Track, since: float) -> tuple[int, int]:
@@ -92,13 +89,12 @@ def count_apart(one: Track, two: Track, since: float) -> tuple[int, int]:
         Rounds that both finished since then without a digest in common, and how many they may.
     """
     common = find_common(one, two)
-    newest = max(common, default=-1)
+    round_, at = common if common is not None else (-1, 0.0)
     own = [
-        sum(r > newest and reached >= since for r, (_, reached) in track.held.items())
+        sum(r > round_ and reached >= since for r, (_, reached) in track.held.items())
         for track in (one, two)
     ]
-    is_healing = sum(at >= since for at in common.values()) < HEALED_ROUNDS
-    return min(own), MAX_DIFFERING + (HEAL_ROUNDS if is_healing else 0)
+    return min(own), MAX_DIFFERING if at >= since else MAX_DIFFERING + HEAL_ROUNDS
 
 
 def is_one_lineage(tracks: Sequence[Track], since: float) -> bool:

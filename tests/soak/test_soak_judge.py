@@ -49,12 +49,6 @@ def test_peers_that_were_apart_get_rounds_to_heal_and_old_rounds_do_not_count():
     assert count_apart(one, two, met_at) == (2, MAX_DIFFERING + HEAL_ROUNDS)
 
 
-def test_the_round_in_which_peers_meet_does_not_end_their_time_to_heal():
-    one, two = track("a", "b", "x", "y", "z"), track("a", "b", "p", "q", "r")
-    assert count_apart(one, two, MET_AT + 0.5) == (3, MAX_DIFFERING + HEAL_ROUNDS)
-    assert count_apart(one, two, MET_AT) == (3, MAX_DIFFERING)
-
-
 def test_peers_at_different_rounds_without_a_digest_in_common_are_apart():
     one, two = track("a", "b", "c"), track("x", "y", "z", first=50)
     assert count_apart(one, two, MET_AT) == (3, MAX_DIFFERING + HEAL_ROUNDS)
