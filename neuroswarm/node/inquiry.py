@@ -110,7 +110,7 @@ class Inquirer:
         except ProtocolViolation:
             return None  # it is about a lineage left long ago
         if found is None or found.first_divergent_round < offer.fork.first_divergent_round:
-            return None
+            return None  # this node stands there already, or moved to where it parts earlier
         return offer if found.other_wins else None
 
     async def _replay(

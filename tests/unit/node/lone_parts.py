@@ -21,6 +21,7 @@ from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.node.committing import Committer
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.holdings import Holdings
+from neuroswarm.node.inquiry import Inquirer
 from neuroswarm.node.intake import Cohort, Intake
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.resuming import Resuming
@@ -33,6 +34,7 @@ from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.speaker import SWARM, Speaker
 from neuroswarm.training.compute import ComputeThread
 from neuroswarm.training.trainer import Trainer
+from neuroswarm.transfer.download import StateDownloader
 from neuroswarm.wire.signed import Signed
 
 TRAINING = TrainingConfig(lr=1e-2, warmup_steps=3, batch_size=2, context=8, dim=16, num_heads=2)
@@ -70,7 +72,8 @@ class LoneParts:
             max_retained_states=4,
             solo=Solo(self.trainer, SystemClock()),
         )
-        crowd = Crowd(PeerTable(me.node_id, 5.0), SWARM, clock, mute_after_s=30.0)
+        self.peers = PeerTable(me.node_id, 5.0)
+        crowd = Crowd(self.peers, SWARM, clock, mute_after_s=30.0)
         cohort = Cohort(
             SWARM,
             fragments.architecture,
@@ -89,6 +92,19 @@ class LoneParts:
         asker = Asker(rpc, RoundConfig(), blame=crowd.misbehaved)
         holdings = Holdings(
             self.intake, asker, crowd=crowd, replica=self.replica, log=None, clock=clock
+        )
+        self.inquirer = Inquirer(
+            StateDownloader(
+                rpc,
+                fragments.architecture,
+                cohort.shape,
+                folder=None,
+                blame=crowd.misbehaved,
+                clock=clock,
+            ),
+            asker,
+            crowd=crowd,
+            replica=self.replica,
         )
         self.committer = Committer(self.replica, holdings, intake=self.intake, crowd=crowd)
         self.spread = Spread()
