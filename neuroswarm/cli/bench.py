@@ -23,6 +23,37 @@ app.command()(join)
 app.command()(checkpoint)
 
 
+Quick = Annotated[
+    bool, typer.Option("--quick", help="One seed and three sets of rules, in some minutes.")
+]
+Seeds = Annotated[
+    str | None,
+    typer.Option(help="Seeds, with commas. Default: 11,12,13; 11 if quick.", show_default=False),
+]
+RuleSets = Annotated[
+    str | None, typer.Option(help="Only these sets of rules, with commas.", show_default=False)
+]
+Attacks = Annotated[
+    str | None,
+    typer.Option("--attacks", help="Only these attacks, with commas.", show_default=False),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, help="Runs at once. Default: one a core.", show_default=False),
+]
+Rounds = Annotated[
+    int | None,
+    typer.Option(min=1, help="Rounds of each run, to try it out. Default: 20.", show_default=False),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="Text file or folder to train on. Default: this Python's library source.",
+        show_default=False,
+    ),
+]
+
+
 @app.callback(invoke_without_command=True)
 def bench(context: typer.Context) -> None:
     """Measure on this machine what the swarm promises."""
@@ -34,39 +65,13 @@ def bench(context: typer.Context) -> None:
 def attacks(
     *,
     json_path: JsonPath = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="One seed and three sets of rules, in some minutes.")
-    ] = False,
-    seeds: Annotated[
-        str | None,
-        typer.Option(
-            help="Seeds, with commas. Default: 11,12,13; 11 if quick.", show_default=False
-        ),
-    ] = None,
-    rules: Annotated[
-        str | None, typer.Option(help="Only these sets of rules, with commas.", show_default=False)
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option("--attacks", help="Only these attacks, with commas.", show_default=False),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Runs at once. Default: one a core.", show_default=False),
-    ] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Rounds of each run, to try it out. Default: 20.", show_default=False
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Text file or folder to train on. Default: this Python's library source.",
-            show_default=False,
-        ),
-    ] = None,
+    quick: Quick = False,
+    seeds: Seeds = None,
+    rules: RuleSets = None,
+    only: Attacks = None,
+    jobs: Jobs = None,
+    rounds: Rounds = None,
+    data: Data = None,
 ) -> int:
     """Train small models in swarms of which a quarter attacks, and compare the losses.
 
