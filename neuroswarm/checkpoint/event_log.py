@@ -23,9 +23,8 @@ logger = logging.getLogger(__name__)
 MAX_WAITING = 256
 """Events kept in memory while the disk refuses; beyond that the oldest are lost."""
 
-
 MAX_FILE_BYTES = 32 * 1024 * 1024
-"""Bytes from which on a new file is begun, some days of rounds."""
+"""Bytes from which on a new file is begun; a round of six peers takes about 1,400."""
 
 
 class EventLog:
