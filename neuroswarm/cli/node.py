@@ -34,6 +34,7 @@ def node(
     context: typer.Context,
     *,
     tracker: options.Tracker = None,
+    peer: options.Peer = None,
     port: options.Port = None,
     grpc_port: options.GrpcPort = None,
     heartbeat_port: options.HeartbeatPort = None,
@@ -60,7 +61,7 @@ def node(
 ) -> None:
     """Join a swarm, or start one, and train.
 
-    Without --tracker the node starts a swarm of its own, which others join by naming it.
+    Without --tracker or --peer the node starts a swarm of its own, which others join by naming it.
     Settings come from flags, then NEUROSWARM_SECTION_KEY variables, then the TOML file.
 
     Examples:
@@ -89,7 +90,7 @@ def gather(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Swa
         environment: Process environment.
 
     Raises:
-        ConfigError: a setting is unknown or not legal, a tracker's address is none, or a port
+        ConfigError: a setting is unknown or not legal, a hint's address is none, or a port
             that was asked for is taken.
     """
     from neuroswarm.cli import settings as merging
@@ -113,16 +114,20 @@ def gather(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Swa
 
 
 def _require_addresses(merged: Settings) -> None:
-    """ConfigError if a tracker's address is none, before anything is loaded."""
+    """ConfigError if an address of a tracker or peer is none, before anything is loaded."""
     from neuroswarm.discovery.hint import Hint
     from neuroswarm.errors import ConfigError
 
-    for text in merged.config.network.trackers:
-        try:
-            Hint.parse(text)
-        except ConfigError as error:
-            origin = merged.origins["network.trackers"]
-            raise ConfigError(f"{error}, set by {origin}") from error
+    network = merged.config.network
+    for setting, texts, parse in (
+        ("network.trackers", network.trackers, Hint.parse),
+        ("network.peers", network.peers, Hint.parse_peer),
+    ):
+        for text in texts:
+            try:
+                parse(text)
+            except ConfigError as error:
+                raise ConfigError(f"{error}, set by {merged.origins[setting]}") from error
 
 
 def _require_an_end(merged: Settings) -> None:

@@ -28,6 +28,15 @@ Tracker = Annotated[
         variable="TRACKER",
     ),
 ]
+Peer = Annotated[
+    list[str] | None,
+    _option(
+        "Host of any node, like 10.0.0.5 or 10.0.0.5:9999 (its heartbeat or HTTP port), or "
+        "dns://NAME:PORT for all addresses of a name; may be given again.",
+        NETWORK,
+        variable="PEER",
+    ),
+]
 Port = Annotated[
     int | None,
     _option("HTTP port. Default: 7101, or the next free one.", NETWORK, variable="PORT"),

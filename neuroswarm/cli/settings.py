@@ -21,6 +21,7 @@ PREFIX = "NEUROSWARM_"
 
 SHORT_NAMES: Mapping[str, str] = {
     "tracker": "network.trackers",
+    "peer": "network.peers",
     "port": "network.port",
     "grpc_port": "network.grpc_port",
     "heartbeat_port": "heartbeat.port",

@@ -99,7 +99,7 @@ def make_tracker(
     from prometheus_client import CollectorRegistry
 
     from neuroswarm.clock import SystemClock
-    from neuroswarm.discovery.tracker_client import REFRESH_S
+    from neuroswarm.discovery.search import REFRESH_S
     from neuroswarm.discovery.tracker_messages import TRACKER_PATH
     from neuroswarm.discovery.tracker_server import TrackerDirectory
     from neuroswarm.identity.node_key import NodeKey

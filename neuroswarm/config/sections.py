@@ -33,6 +33,10 @@ class NetworkConfig(Section):
     trackers: tuple[str, ...] = ()
     """Addresses of nodes or bare trackers to ask for peers, like `http://10.0.0.5:7101`; one
     string may hold several, with commas between them."""
+    peers: tuple[str, ...] = ()
+    """Nodes to greet and to ask, by `HOST` or `HOST:PORT` (heartbeat or HTTP port), or by
+    `dns://NAME:PORT` all that a name stands for now; one string may hold several, with commas
+    between them."""
     host: str = Field(default="0.0.0.0", min_length=1)
     """Address to listen on for gRPC, heartbeats and HTTP."""
     port: int = Field(default=7101, ge=0, le=MAX_PORT)
@@ -57,7 +61,7 @@ class NetworkConfig(Section):
     """Peers taken from one IPv4 address or IPv6 /64. Unset: 16 in a swarm without a token, which
     limits many nodes on one machine too; no limit with a token."""
 
-    @field_validator("trackers", "accepted_token_files", mode="before")
+    @field_validator("trackers", "peers", "accepted_token_files", mode="before")
     @classmethod
     def _split_list(cls, value: object) -> object:
         if isinstance(value, str):

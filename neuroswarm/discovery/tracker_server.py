@@ -31,7 +31,7 @@ class TrackerDirectory:
     """Answers sealed requests from the peer table.
 
     A bare tracker hears no heartbeats but those in requests: give its table an interval of
-    `tracker_client.REFRESH_S`, so that a node stays listed between two requests.
+    `search.REFRESH_S`, so that a node stays listed between two requests.
     """
 
     def __init__(

@@ -111,6 +111,23 @@ class HeartbeatService(Service):
         if self._is_open:
             self._announce()
 
+    def greet(self, endpoints: Iterable[Endpoint], *, is_given: bool = False) -> None:
+        """Tell this node's record once to endpoints where peers may be, but to known peers'.
+
+        Args:
+            endpoints: Where to.
+            is_given: Whether the node's user named them. To others, which anybody may have made
+                up, only as much is sent as to any that was merely announced.
+        """
+        if not self._is_open or self._record.is_mute:
+            return
+        now = self._clock.monotonic()
+        known = {peer.heartbeat_endpoint for peer in self._peers.alive(now)}
+        own = self._record.make(self._clock.wall())
+        for endpoint in endpoints:
+            if endpoint not in known and (is_given or self._restraint.allows(endpoint, now)):
+                self._send(endpoint, own, ())
+
     def leave(self) -> None:
         """Tell everyone at once that this node stops; later heartbeats say so too."""
         self._record.leave()

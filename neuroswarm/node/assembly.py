@@ -13,7 +13,10 @@ from pathlib import Path
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.pieces import shape_of
-from neuroswarm.discovery.tracker_client import TrackerClient
+from neuroswarm.discovery.hint import read_hints
+from neuroswarm.discovery.lookup import Lookup
+from neuroswarm.discovery.search import Search
+from neuroswarm.discovery.tracker_asker import TrackerAsker
 from neuroswarm.discovery.tracker_server import TrackerDirectory
 from neuroswarm.gossip.asking import Asker
 from neuroswarm.gossip.service import GossipService
@@ -54,7 +57,7 @@ class Membership:
     door: Door
     record: OwnRecord
     heartbeat: HeartbeatService
-    trackers: TrackerClient
+    search: Search
     directory: TrackerDirectory
 
 
@@ -90,6 +93,7 @@ def assemble_membership(
     incarnation: int,
     is_open: bool,
     hints: tuple[Endpoint, ...],
+    lookup: Lookup,
     clock: Clock,
 ) -> Membership:
     """The parts that know the peers."""
@@ -109,16 +113,16 @@ def assemble_membership(
         clock=clock,
         hints=hints,
     )
-    trackers = TrackerClient(
-        config.network.trackers,
-        sealer=sealer,
-        record=record,
+    search = Search(
+        read_hints(config.network.trackers, config.network.peers),
+        asker=TrackerAsker(sealer=sealer, record=record, lookup=lookup, clock=clock),
+        greeter=heartbeat,
         peers=peers,
+        lookup=lookup,
         clock=clock,
-        on_news=heartbeat.announce_now,
     )
     directory = TrackerDirectory(peers, sealer=sealer, clock=clock, record=record)
-    return Membership(peers, door, record, heartbeat, trackers, directory)
+    return Membership(peers, door, record, heartbeat, search, directory)
 
 
 def make_downloader(

@@ -18,6 +18,7 @@ from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.discovery.announce import choose_announced_host
+from neuroswarm.discovery.lookup import Lookup, NameLookup
 from neuroswarm.discovery.tracker_messages import TRACKER_PATH
 from neuroswarm.errors import LifecycleError
 from neuroswarm.identity.token import SwarmToken
@@ -65,6 +66,8 @@ class Surroundings:
     clock: Clock = field(default_factory=SystemClock)
     hints: tuple[Endpoint, ...] = ()
     """Heartbeat endpoints to greet, besides the trackers' answers."""
+    lookup: Lookup = field(default_factory=NameLookup)
+    """Finds the addresses of hints' names."""
     tamper: Tamper | None = None
     """Makes the node hostile: what it publishes instead. Demos and attack benchmarks set it."""
 
@@ -204,11 +207,11 @@ class NodeCore(Service):
         parts.reporter.host = await choose_announced_host(
             self.config.network.host,
             announce=self.config.network.announce_host,
-            hints=parts.membership.trackers.hosts,
+            hints=parts.membership.search.hosts,
         )
         _log_address(parts)
         await stack.enter_async_context(parts.membership.heartbeat)
-        await stack.enter_async_context(parts.membership.trackers)
+        await stack.enter_async_context(parts.membership.search)
         await stack.enter_async_context(parts.rounds.gossip)
         await stack.enter_async_context(parts.rounds.donor)
         await self._take_first_state(parts)
@@ -228,7 +231,7 @@ class NodeCore(Service):
             parts.compute,
             parts.web,
             parts.membership.heartbeat,
-            parts.membership.trackers,
+            parts.membership.search,
             parts.rounds.gossip,
             parts.rounds.donor,
             parts.recorder,
@@ -239,7 +242,8 @@ class NodeCore(Service):
 
     async def _take_first_state(self, parts: Parts) -> None:
         kept = await asyncio.to_thread(parts.home.load_latest, parts.cohort.architecture)
-        has_hints = bool(self.config.network.trackers or self._around.hints)
+        network = self.config.network
+        has_hints = bool(network.trackers or network.peers or self._around.hints)
         wait_s = self.config.rounds.genesis_wait_s if has_hints else 0.0
         if kept is not None:
             await take_up(parts.replica, kept, parts.home)
@@ -254,7 +258,7 @@ class NodeCore(Service):
 
             def found() -> OuterState:
                 if not parts.rounds.crowd.live():
-                    parts.membership.trackers.require_admission()
+                    parts.membership.search.require_admission()
                 return make_genesis(self.config, parts.trainer, params)
 
             state, is_founder = await parts.rounds.joiner.find_state(
@@ -302,6 +306,7 @@ class NodeCore(Service):
             incarnation=home.folder.incarnation,
             is_open=self.is_open,
             hints=self._around.hints,
+            lookup=self._around.lookup,
             clock=clock,
         )
         presence = membership.record.presence

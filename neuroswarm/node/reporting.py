@@ -132,7 +132,7 @@ class Reporter:
             **{k: v for k, v in self.measure().items() if k.startswith(("bytes", "util", "live"))},
             "checkpoints": parts.checkpointer.get_status(),
             "disk_written_bytes_total": parts.home.bytes_written,
-            "trackers": parts.membership.trackers.get_status(),
+            "hints": parts.membership.search.get_status(),
             "statements": dict(parts.rounds.intake.counters),
             "gossip": dict(parts.rounds.gossip.counters),
             **describe_admission(

@@ -26,3 +26,12 @@ def is_host(text: str) -> bool:
     except ValueError:
         return all(_LABEL.fullmatch(label) for label in text.split("."))
     return "%" not in str(address)
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` is an IPv4 or IPv6 address, so that nothing has to be looked up."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

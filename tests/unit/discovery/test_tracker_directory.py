@@ -5,15 +5,13 @@ import logging
 import pytest
 
 from neuroswarm.discovery import tracker_server
-from neuroswarm.discovery.hint import Hint
 from neuroswarm.discovery.tracker_messages import open_reply, seal_request
 from neuroswarm.discovery.tracker_server import TrackerDirectory
-from neuroswarm.errors import BadSignature, ConfigError, MessageTooLarge, PeerError
+from neuroswarm.errors import BadSignature, MessageTooLarge, PeerError
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
-from neuroswarm.values import Endpoint
 from neuroswarm.wire import limits
 from neuroswarm.wire.messages import Heartbeat
 from neuroswarm.wire.signed import Kind, sign
@@ -147,44 +145,3 @@ def test_an_address_that_asks_too_often_is_refused_and_others_are_not():
     with pytest.raises(PeerError, match=r"too many tracker requests from 10\.0\.0\.7"):
         ask(directory, make_record())
     directory.handle(seal_request(SEALER, make_record().make(0.0)), "10.0.0.8")
-
-
-@pytest.mark.parametrize(
-    ("text", "url"),
-    [
-        ("http://10.0.0.5:7101", "http://10.0.0.5:7101/v1/tracker"),
-        ("http://tracker.example/", "http://tracker.example:7100/v1/tracker"),
-        ("tracker.example:7200", "http://tracker.example:7200/v1/tracker"),
-        ("http://[::1]:7101", "http://[::1]:7101/v1/tracker"),
-        ("https://a.example:443/v1/tracker", "https://a.example:443/v1/tracker"),
-    ],
-)
-def test_a_hint_is_read_with_or_without_scheme_and_port(text, url):
-    assert Hint.parse(text).url == url
-    assert Hint.parse(text) == Hint.parse(url)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "http://",
-        "ftp://a:1",
-        "http://a:port",
-        "http://a:99999",
-        "http://a:0",
-        "a/b",
-        "a..b",
-        "a b",
-    ],
-)
-def test_what_is_no_tracker_address_is_refused_by_name(text):
-    with pytest.raises(ConfigError, match="write http://HOST:PORT"):
-        Hint.parse(text)
-
-
-def test_a_hint_names_the_record_with_its_port():
-    hint = Hint(Endpoint("10.0.0.5", 7101))
-    record = make_record().describe()
-    assert hint.names(record)
-    assert not Hint(Endpoint("10.0.0.5", 7100)).names(record)
