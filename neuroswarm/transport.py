@@ -75,6 +75,12 @@ class Rpc(Protocol):
         """
         ...
 
+    async def call_anew(
+        self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
+    ) -> bytes:
+        """Like `call`, over a connection of its own, straight to the endpoint; closed after it."""
+        ...
+
     def stream(
         self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
     ) -> AsyncIterator[bytes]:

@@ -5,6 +5,7 @@ Refuses to know where they come from or what is done with them.
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -35,6 +36,17 @@ class NodeId(bytes):
 
     def __repr__(self) -> str:
         return f"NodeId({self.hex()})"
+
+
+class Reach(enum.IntEnum):
+    """Whether others can open connections to a node, numbered as `neuroswarm.v1.Reachability`."""
+
+    UNKNOWN = 0
+    """Nobody has tried yet."""
+    OPEN = 1
+    """Most peers that tried reach it."""
+    CLOSED = 2
+    """Most do not: a NAT or a firewall is in the way."""
 
 
 class Endpoint(NamedTuple):

@@ -58,6 +58,14 @@ class LimitedRpc:
         await self._wait(reply)
         return reply
 
+    async def call_anew(
+        self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
+    ) -> bytes:
+        """Call a peer over a connection of its own; its reply waits for its turn."""
+        reply = await self._inner.call_anew(peer, method, request, timeout_s=timeout_s)
+        await self._wait(reply)
+        return reply
+
     async def stream(
         self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
     ) -> AsyncIterator[bytes]:

@@ -27,7 +27,7 @@ from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.service import Service
 from neuroswarm.transport import Datagrams
 from neuroswarm.v1 import envelope_pb2
-from neuroswarm.values import Endpoint, NodeId
+from neuroswarm.values import Endpoint, NodeId, Reach
 from neuroswarm.wire import limits
 from neuroswarm.wire.signed import PUBLIC_KEY_BYTES, Signed
 
@@ -40,6 +40,13 @@ REMEMBERED_PER_INTERVAL = 3
 NEWS_PER_S = 50.0
 NEWS_BURST = 100.0
 """New records that one signer may make: one an interval, one a round, one a newcomer it greets."""
+
+KEEP_OPEN_S = 20.0
+"""Longest time between two heartbeats of a node behind a NAT: some forget its way out after 30 s,
+and a heartbeat may get lost."""
+
+MAX_PASSED_ON = 32
+"""Datagrams an interval, with 3 records each, to a peer that this node relays for."""
 
 _JITTER = 0.1
 _REASONS: Mapping[type[PeerError], str] = {
@@ -87,6 +94,7 @@ class HeartbeatService(Service):
         self._remembered = Remembered(MAX_REMEMBERED)
         self._restraint = Restraint()
         self._turn = 0
+        self._passed = 0
         self._is_open = False
         self._random = random.Random(record.node_id)
         self._rivalry = Rivalry(peers)
@@ -143,9 +151,9 @@ class HeartbeatService(Service):
     async def _beat(self) -> None:
         while True:
             self._announce()
-            await self._clock.sleep(
-                self._interval_s * self._random.uniform(1 - _JITTER, 1 + _JITTER)
-            )
+            is_closed = self._record.describe().reach is Reach.CLOSED
+            interval_s = min(self._interval_s, KEEP_OPEN_S) if is_closed else self._interval_s
+            await self._clock.sleep(interval_s * self._random.uniform(1 - _JITTER, 1 + _JITTER))
             self._expire()
 
     def _leave(self) -> None:
@@ -162,20 +170,35 @@ class HeartbeatService(Service):
             if peer is None or self._may_tell(peer, now):
                 node_id = None if peer is None else peer.node_id
                 self._send(endpoint, own, self._in_turn(alive, node_id))
+            if peer is not None and self._peers.me in peer.heartbeat.relays:
+                self._pass_on(peer, own, alive)
+
+    def _pass_on(self, client: Peer, own: Signed, alive: Sequence[Peer]) -> None:
+        """Tell a peer that this node relays for of those whose heartbeats cannot reach it."""
+        closed = [
+            peer.signed
+            for peer in alive
+            if peer.heartbeat.reach is Reach.CLOSED and peer.node_id != client.node_id
+        ]
+        size, self._passed = limits.MAX_HEARD, self._passed + 1
+        start = self._passed * MAX_PASSED_ON * size % max(1, len(closed))
+        in_turn = (closed[start:] + closed[:start])[: MAX_PASSED_ON * size]
+        for first in range(0, len(in_turn), size):
+            self._send(client.heartbeat_endpoint, own, in_turn[first : first + size])
 
     def _may_tell(self, peer: Peer, now: float) -> bool:
         """Whether a datagram may go to the peer's endpoint, which it may only have announced."""
         endpoint = peer.heartbeat_endpoint
-        is_sure = peer.is_proven_there or endpoint in self._hints
+        is_sure = peer.is_heard_there or endpoint in self._hints
         return is_sure or self._restraint.allows(endpoint, now)
 
     def _receivers(self, now: float) -> Iterator[tuple[Endpoint, Peer | None]]:
         """Every endpoint to tell, once, with the peer that is there if it is known.
 
-        Of peers that announce the same endpoint the one that is proven to be there counts.
+        Of peers at the same endpoint the one that is surely there counts.
         """
         staying = (peer for peer in self._peers.all(now) if not peer.heartbeat.is_leaving)
-        by_proof = sorted(staying, key=lambda peer: peer.is_proven_there)
+        by_proof = sorted(staying, key=lambda peer: peer.is_heard_there)
         known = {peer.heartbeat_endpoint: peer for peer in by_proof}
         yield from known.items()
         forgotten = self._remembered.take_turn(REMEMBERED_PER_INTERVAL)
@@ -203,7 +226,7 @@ class HeartbeatService(Service):
         new: list[Peer | None] = []
         try:
             own, heard = decode_datagram(data)
-            new.append(self._take_record(own, source.host))
+            new.append(self._take_record(own, source))
         except PeerError as error:
             self._drop(error)
             return
@@ -214,13 +237,17 @@ class HeartbeatService(Service):
                 self._drop(error)
         self._answer(peer for peer in new if peer is not None)
 
-    def _take_record(self, message: envelope_pb2.Signed, host_seen: str | None) -> Peer | None:
+    def _take_record(self, message: envelope_pb2.Signed, source: Endpoint | None) -> Peer | None:
         """Feed one record to the table; its signer if it was not known.
+
+        Args:
+            message: The record.
+            source: Where it came from if its signer sent it, None if another passed it on.
 
         Raises:
             PeerError: the record is not authentic, or malformed.
         """
-        now = self._clock.monotonic()
+        now, host_seen = self._clock.monotonic(), None if source is None else source.host
         if self._is_of_banned(message, now):
             self._dropped["banned"] += 1
             return None
@@ -236,7 +263,8 @@ class HeartbeatService(Service):
         if not is_news:
             self._dropped["not_newer" if is_known else "no_room"] += 1
             return None
-        if host_seen is not None:
+        if source is not None:
+            self._peers.note_hole(signed.signer, source)
             self._peers.note_clock(signed.signer, heartbeat.time - self._clock.wall())
         self._remembered.discard(signed.signer)
         self._count_news(signed.signer, now)
@@ -258,7 +286,7 @@ class HeartbeatService(Service):
         loser, shown = (newer, older.signed) if taken is None else (older, taken)
         if self._record.is_mute or not self._rivalry.allows(loser, now):
             return
-        if loser.is_proven_there or self._restraint.allows(loser.heartbeat_endpoint, now):
+        if loser.is_heard_there or self._restraint.allows(loser.heartbeat_endpoint, now):
             own = self._record.make(self._clock.wall())
             self._send(loser.heartbeat_endpoint, own, [shown])
 
@@ -298,7 +326,7 @@ class HeartbeatService(Service):
     def _expire(self) -> None:
         for peer in self._peers.expire(self._clock.monotonic()):
             if not peer.heartbeat.is_leaving and peer.is_proven_there:
-                self._remembered.add(peer.node_id, peer.heartbeat_endpoint)
+                self._remembered.add(peer.node_id, peer.announced_endpoint)
 
     def _drop(self, error: PeerError) -> None:
         self._dropped[_REASONS.get(type(error), "malformed")] += 1

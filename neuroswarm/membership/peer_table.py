@@ -51,6 +51,10 @@ class Peer:
     """A call to it failed since its last sign of life."""
     clock_offset_s: float | None = None
     """How far its clock is before this machine's; None before it was heard itself."""
+    hole: Endpoint | None = None
+    """Where its last own datagram came from: the way back through a NAT, while that lasts."""
+    is_dialled: bool | None = None
+    """Whether a connection of its own to the announced endpoint came about; None: not tried."""
 
     @property
     def host(self) -> str:
@@ -75,8 +79,28 @@ class Peer:
 
     @property
     def heartbeat_endpoint(self) -> Endpoint:
-        """Where it takes heartbeats; port 0 if it takes none."""
+        """Where it takes heartbeats; port 0 if it takes none.
+
+        Where it sends from, which is the only way behind a NAT, or where it says to be.
+        """
+        if self.hole is not None and self.heartbeat.heartbeat_port:
+            return self.hole
+        return self.announced_endpoint
+
+    @property
+    def announced_endpoint(self) -> Endpoint:
+        """Where it says that it takes heartbeats; port 0 if it takes none."""
         return Endpoint(self.host, self.heartbeat.heartbeat_port)
+
+    @property
+    def is_heard_there(self) -> bool:
+        """Whether `heartbeat_endpoint` is surely its own, and not somebody's it just named."""
+        return self.hole is not None or self.is_proven_there
+
+    @property
+    def needs_relay(self) -> bool:
+        """Whether calls go through one of its relays, as none came about without."""
+        return bool(self.heartbeat.relays) and not self.is_dialled
 
 
 class PeerTable:
@@ -149,8 +173,8 @@ class PeerTable:
             self._forgotten.pop(node_id, None)
             self._peers[node_id] = Peer(node_id, heartbeat, signed, now, host_seen, now)
             return True
-        if known.heartbeat.host != heartbeat.host:
-            known.host_since_s = now
+        if known.heartbeat.grpc_endpoint != heartbeat.grpc_endpoint:
+            known.host_since_s, known.is_dialled = now, None
         is_leaving = heartbeat.is_leaving and not known.heartbeat.is_leaving
         known.heartbeat, known.signed, known.last_seen_s = heartbeat, signed, now
         known.host_seen = known.host_seen if host_seen is None else host_seen
@@ -169,6 +193,18 @@ class PeerTable:
         peer = self._peers.get(node_id)
         if peer is not None:
             peer.clock_offset_s = offset_s
+
+    def note_hole(self, node_id: NodeId, source: Endpoint) -> None:
+        """Note where a peer's own newest datagram came from."""
+        peer = self._peers.get(node_id)
+        if peer is not None:
+            peer.hole = source
+
+    def note_dialled(self, address: PeerAddress, *, is_reached: bool) -> None:
+        """Note whether a peer was reached at that address by a connection of its own."""
+        peer = self._peers.get(address.node_id)
+        if peer is not None and peer.address == address:
+            peer.is_dialled = is_reached
 
     def get(self, node_id: NodeId) -> Peer | None:
         """The peer, alive or not; None if it is not known."""

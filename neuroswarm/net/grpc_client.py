@@ -102,15 +102,30 @@ class CallClient:
         self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
     ) -> bytes:
         """Call and return the reply; errors as `transport.Rpc.call` has them."""
-        nonce = make_nonce()
         async with self._channel_to(peer, timeout_s) as (channel, left_s):
-            with self._translated(peer, method, nonce):
-                call = channel.get_unary(method)(
-                    request, timeout=left_s, metadata=((NONCE_KEY, nonce),)
-                )
-                self._traffic.bytes_sent += len(request)
-                reply = await call
-                self._check_answer(await call.initial_metadata(), peer.node_id, nonce)
+            return await self._call(channel, peer, method, request, left_s)
+
+    async def call_anew(
+        self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
+    ) -> bytes:
+        """Call over a channel of its own, which no other call gets to use."""
+        channel = PeerChannel(peer, self._tls, self._bounds)
+        try:
+            return await self._call(channel, peer, method, request, timeout_s)
+        finally:
+            await channel.close()
+
+    async def _call(
+        self, channel: PeerChannel, peer: PeerAddress, method: str, request: bytes, left_s: float
+    ) -> bytes:
+        nonce = make_nonce()
+        with self._translated(peer, method, nonce):
+            call = channel.get_unary(method)(
+                request, timeout=left_s, metadata=((NONCE_KEY, nonce),)
+            )
+            self._traffic.bytes_sent += len(request)
+            reply = await call
+            self._check_answer(await call.initial_metadata(), peer.node_id, nonce)
         self._traffic.bytes_received += len(reply)
         return reply
 

@@ -113,6 +113,13 @@ class GrpcTransport(Service):
         self._check_call(method, request)
         return await self._client.call(peer, method, request, timeout_s=timeout_s)
 
+    async def call_anew(
+        self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
+    ) -> bytes:
+        """Like `call`, over a connection of its own, straight to the endpoint; closed after it."""
+        self._check_call(method, request)
+        return await self._client.call_anew(peer, method, request, timeout_s=timeout_s)
+
     def stream(
         self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
     ) -> AsyncIterator[bytes]:

@@ -40,6 +40,7 @@ from neuroswarm.node.joining import LISTEN_S, Joiner
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.resuming import Resuming
 from neuroswarm.node.voice import Voice
+from neuroswarm.reach.service import ReachService
 from neuroswarm.transfer.donor import StateDonor
 from neuroswarm.transfer.download import StateDownloader
 from neuroswarm.values import Endpoint
@@ -59,6 +60,7 @@ class Membership:
     heartbeat: HeartbeatService
     search: Search
     directory: TrackerDirectory
+    reach: ReachService
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ def assemble_membership(
         clock=clock,
     )
     directory = TrackerDirectory(peers, sealer=sealer, clock=clock, record=record)
-    return Membership(peers, door, record, heartbeat, search, directory)
+    reach = ReachService(carriers.rpc, peers, clock=clock, on_change=heartbeat.announce_now)
+    return Membership(peers, door, record, heartbeat, search, directory, reach)
 
 
 def make_downloader(

@@ -212,6 +212,7 @@ class NodeCore(Service):
         _log_address(parts)
         await stack.enter_async_context(parts.membership.heartbeat)
         await stack.enter_async_context(parts.membership.search)
+        await stack.enter_async_context(parts.membership.reach)
         await stack.enter_async_context(parts.rounds.gossip)
         await stack.enter_async_context(parts.rounds.donor)
         await self._take_first_state(parts)
@@ -232,6 +233,7 @@ class NodeCore(Service):
             parts.web,
             parts.membership.heartbeat,
             parts.membership.search,
+            parts.membership.reach,
             parts.rounds.gossip,
             parts.rounds.donor,
             parts.recorder,

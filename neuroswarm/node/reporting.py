@@ -66,6 +66,7 @@ class Reporter:
             digest=replica.state.digest if has_state else b"",
             tokens_per_s=self._tokens_per_s(),
             inner_steps=replica.inner_steps,
+            reach=parts.membership.reach.reach,
         )
 
     def measure(self) -> Mapping[str, object]:
@@ -133,6 +134,7 @@ class Reporter:
             "checkpoints": parts.checkpointer.get_status(),
             "disk_written_bytes_total": parts.home.bytes_written,
             "hints": parts.membership.search.get_status(),
+            **parts.membership.reach.get_status(),
             "statements": dict(parts.rounds.intake.counters),
             "gossip": dict(parts.rounds.gossip.counters),
             **describe_admission(
@@ -179,6 +181,7 @@ class Reporter:
                 "round": peer.heartbeat.round,
                 "digest": peer.heartbeat.digest.hex()[:8],
                 "last_seen_s": round(now - peer.last_seen_s, 1),
+                "is_dialled": peer.is_dialled,
                 "rtt_ms": None if peer.rtt_s is None else round(1000 * peer.rtt_s, 1),
                 "tokens_per_s": peer.heartbeat.tokens_per_s,
                 "available_memory_mb": peer.heartbeat.available_memory_mb,

@@ -77,6 +77,12 @@ class MemoryRpc(Service):
             await self._take(target, method, reply)
             return reply
 
+    async def call_anew(
+        self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
+    ) -> bytes:
+        """Like `call`: there are no connections here."""
+        return await self.call(peer, method, request, timeout_s=timeout_s)
+
     def stream(
         self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
     ) -> AsyncIterator[bytes]:

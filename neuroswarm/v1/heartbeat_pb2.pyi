@@ -1,5 +1,6 @@
 from neuroswarm.v1 import envelope_pb2 as _envelope_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -7,8 +8,17 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Reachability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REACHABILITY_UNSPECIFIED: _ClassVar[Reachability]
+    REACHABILITY_OPEN: _ClassVar[Reachability]
+    REACHABILITY_CLOSED: _ClassVar[Reachability]
+REACHABILITY_UNSPECIFIED: Reachability
+REACHABILITY_OPEN: Reachability
+REACHABILITY_CLOSED: Reachability
+
 class Heartbeat(_message.Message):
-    __slots__ = ("swarm_id", "sequence", "time", "host", "grpc_port", "heartbeat_port", "http_port", "protocol", "available_memory_mb", "queue_depth", "first_fragment", "num_fragments", "uses_accelerator", "network_saturation", "is_training", "accepts_inference", "accepts_activations", "round", "digest", "tokens_per_s", "inner_steps", "is_leaving", "instance", "twin", "is_settled")
+    __slots__ = ("swarm_id", "sequence", "time", "host", "grpc_port", "heartbeat_port", "http_port", "protocol", "available_memory_mb", "queue_depth", "first_fragment", "num_fragments", "uses_accelerator", "network_saturation", "is_training", "accepts_inference", "accepts_activations", "round", "digest", "tokens_per_s", "inner_steps", "is_leaving", "instance", "twin", "is_settled", "relays", "reach")
     SWARM_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +44,8 @@ class Heartbeat(_message.Message):
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     TWIN_FIELD_NUMBER: _ClassVar[int]
     IS_SETTLED_FIELD_NUMBER: _ClassVar[int]
+    RELAYS_FIELD_NUMBER: _ClassVar[int]
+    REACH_FIELD_NUMBER: _ClassVar[int]
     swarm_id: bytes
     sequence: int
     time: float
@@ -59,7 +71,9 @@ class Heartbeat(_message.Message):
     instance: bytes
     twin: bytes
     is_settled: bool
-    def __init__(self, swarm_id: _Optional[bytes] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., host: _Optional[str] = ..., grpc_port: _Optional[int] = ..., heartbeat_port: _Optional[int] = ..., http_port: _Optional[int] = ..., protocol: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., queue_depth: _Optional[int] = ..., first_fragment: _Optional[int] = ..., num_fragments: _Optional[int] = ..., uses_accelerator: bool = ..., network_saturation: _Optional[float] = ..., is_training: bool = ..., accepts_inference: bool = ..., accepts_activations: bool = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ..., tokens_per_s: _Optional[float] = ..., inner_steps: _Optional[int] = ..., is_leaving: bool = ..., instance: _Optional[bytes] = ..., twin: _Optional[bytes] = ..., is_settled: bool = ...) -> None: ...
+    relays: _containers.RepeatedScalarFieldContainer[bytes]
+    reach: Reachability
+    def __init__(self, swarm_id: _Optional[bytes] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., host: _Optional[str] = ..., grpc_port: _Optional[int] = ..., heartbeat_port: _Optional[int] = ..., http_port: _Optional[int] = ..., protocol: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., queue_depth: _Optional[int] = ..., first_fragment: _Optional[int] = ..., num_fragments: _Optional[int] = ..., uses_accelerator: bool = ..., network_saturation: _Optional[float] = ..., is_training: bool = ..., accepts_inference: bool = ..., accepts_activations: bool = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ..., tokens_per_s: _Optional[float] = ..., inner_steps: _Optional[int] = ..., is_leaving: bool = ..., instance: _Optional[bytes] = ..., twin: _Optional[bytes] = ..., is_settled: bool = ..., relays: _Optional[_Iterable[bytes]] = ..., reach: _Optional[_Union[Reachability, str]] = ...) -> None: ...
 
 class HeartbeatDatagram(_message.Message):
     __slots__ = ("own", "heard")

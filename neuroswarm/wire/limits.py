@@ -11,6 +11,9 @@ MAX_HEARTBEAT_BYTES = 1024
 INSTANCE_BYTES = 8
 """Name of one life of a node."""
 
+MAX_RELAYS = 3
+"""Nodes through which an unreachable one is reached."""
+
 MAX_PROGRESS_BYTES = 1024
 """Body of a skip or a ready."""
 

@@ -16,11 +16,13 @@ from google.protobuf.message import DecodeError, Message
 
 from neuroswarm.errors import MessageTooLarge, SchemaMismatch
 from neuroswarm.v1 import heartbeat_pb2, rounds_pb2
-from neuroswarm.values import HASH_BYTES, Endpoint
+from neuroswarm.values import HASH_BYTES, NODE_ID_BYTES, Endpoint, NodeId, Reach
 from neuroswarm.wire import limits
 from neuroswarm.wire.hosts import is_host
 
 M = TypeVar("M", bound=Message)
+
+_REACHES = frozenset(map(int, Reach))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,10 @@ class Confirm:
         return _encode_list(rounds_pb2.Confirm(), self)
 
 
+_CONVERTED = ("relays", "reach")
+"""Fields of a heartbeat whose values differ from those on the wire."""
+
+
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """A node's record of itself (REQUIREMENTS N6 plus round, digest and speed)."""
@@ -196,6 +202,9 @@ class Heartbeat:
     """Instance of another record under the signer's own key that it heard of; else empty."""
     is_settled: bool = False
     """Whether it takes part in rounds, or has since the instance was drawn."""
+    relays: tuple[NodeId, ...] = ()
+    """Nodes through which it is reached, at most 3."""
+    reach: Reach = Reach.UNKNOWN
 
     @property
     def grpc_endpoint(self) -> Endpoint:
@@ -209,13 +218,14 @@ class Heartbeat:
 
     def encode(self) -> bytes:
         """The body to sign."""
-        proto = heartbeat_pb2.Heartbeat()
+        reach = heartbeat_pb2.Reachability.Name(self.reach)
+        proto = heartbeat_pb2.Heartbeat(relays=self.relays, reach=reach)
         for name in _HEARTBEAT_FIELDS:
             setattr(proto, name, getattr(self, name))
         return proto.SerializeToString(deterministic=True)
 
 
-_HEARTBEAT_FIELDS = tuple(Heartbeat.__dataclass_fields__)
+_HEARTBEAT_FIELDS = tuple(n for n in Heartbeat.__dataclass_fields__ if n not in _CONVERTED)
 
 
 def set_hash(contributions: Iterable[bytes]) -> bytes:
@@ -318,7 +328,14 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
     _check_count("hosted fragments", m.first_fragment + m.num_fragments, limits.MAX_FRAGMENTS)
     for name in ("time", "network_saturation", "tokens_per_s"):
         _check_finite(name, getattr(m, name))
-    return Heartbeat(**{name: getattr(m, name) for name in _HEARTBEAT_FIELDS})
+    _check_count("relays", len(m.relays), limits.MAX_RELAYS)
+    if any(len(relay) != NODE_ID_BYTES for relay in m.relays):
+        raise SchemaMismatch(f"relays: an id of other than {NODE_ID_BYTES} bytes")
+    return Heartbeat(
+        **{name: getattr(m, name) for name in _HEARTBEAT_FIELDS},
+        relays=tuple(map(NodeId, m.relays)),
+        reach=Reach(m.reach) if m.reach in _REACHES else Reach.UNKNOWN,  # of a later version
+    )
 
 
 def parse(message: type[M], data: bytes) -> M:

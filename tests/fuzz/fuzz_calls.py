@@ -18,7 +18,7 @@ from neuroswarm.identity.certificate import MEMBER_NAME, issue
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.net.grpc_settings import METHOD_PREFIX, NONCE_KEY
-from neuroswarm.v1 import envelope_pb2, gossip_pb2, rounds_pb2, state_pb2
+from neuroswarm.v1 import envelope_pb2, gossip_pb2, reach_pb2, rounds_pb2, state_pb2
 from neuroswarm.wire import limits
 from neuroswarm.wire.signed import Kind, sign
 
@@ -177,6 +177,14 @@ class Requests:
         offset = min(self._offset(), 2**32 - 1)
         return state_pb2.PieceRequest(digest=digest, piece=piece, offset=offset)
 
+    def dial(self, _key: NodeKey) -> Message:
+        """A wish to be called back; there is nothing in it."""
+        return reach_pb2.DialRequest()
+
+    def hello(self, _key: NodeKey) -> Message:
+        """A call back."""
+        return reach_pb2.HelloRequest()
+
     def _id(self) -> bytes:
         heard = self._liar.scene.heard
         real = [heard_.signature[:32] for heard_ in heard]
@@ -194,6 +202,8 @@ _MAKERS: Mapping[str, Callable[[Requests, NodeKey], Message]] = {
     "Gossip/Lineage": Requests.lineage,
     "State/Manifest": Requests.manifest,
     "State/Piece": Requests.piece,
+    "Reach/Dial": Requests.dial,
+    "Reach/Hello": Requests.hello,
 }
 
 

@@ -77,6 +77,8 @@ class Mutator:
         return self.flipped(like) if choice == 2 else self.rng.randbytes(len(like) or 32)
 
     def _break(self, message: Message) -> None:
+        if not message.DESCRIPTOR.fields:
+            return  # its encoding may be broken still
         field = self.rng.choice(message.DESCRIPTOR.fields)
         if field.is_repeated:
             self._break_list(message, field)

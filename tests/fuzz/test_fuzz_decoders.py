@@ -22,7 +22,7 @@ from neuroswarm.identity.sealing import Sealer
 from neuroswarm.membership.received import read_record
 from neuroswarm.net.datagram import CONTEXT
 from neuroswarm.rounds import statements
-from neuroswarm.v1 import gossip_pb2, state_pb2
+from neuroswarm.v1 import gossip_pb2, reach_pb2, state_pb2
 from neuroswarm.wire.messages import parse
 from neuroswarm.wire.signed import Kind, Signed, peek_id, sign, verify
 
@@ -36,6 +36,8 @@ REQUESTS = {
     "Gossip/Lineage": gossip_pb2.LineageRequest,
     "State/Manifest": state_pb2.ManifestRequest,
     "State/Piece": state_pb2.PieceRequest,
+    "Reach/Dial": reach_pb2.DialRequest,
+    "Reach/Hello": reach_pb2.HelloRequest,
 }
 
 

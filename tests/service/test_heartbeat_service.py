@@ -490,6 +490,13 @@ def count_datagrams(swarm, to: Endpoint) -> list[float]:
 
 
 VICTIM = Endpoint("192.0.2.77", 53)
+GOSSIP, GOSSIP_AT = NodeKey.generate(), Endpoint("10.9.9.9", 9999)
+
+
+def passed_on(*records: Signed) -> bytes:
+    """A datagram in which somebody else tells of these."""
+    own = sign(Kind.HEARTBEAT, record_at(GOSSIP_AT, sequence=1).encode(), GOSSIP)
+    return encode_datagram(own, records)
 
 
 async def test_an_endpoint_that_was_only_announced_gets_three_datagrams_a_minute(swarm):
@@ -502,10 +509,9 @@ async def test_an_endpoint_that_was_only_announced_gets_three_datagrams_a_minute
     for second in range(180):  # 20 identities, each with a new record every second
         for key in keys:
             record = record_at(VICTIM, sequence=second + 1)
-            own = sign(Kind.HEARTBEAT, record.encode(), key)
-            outsider.send(a.endpoint, encode_datagram(own, []))
+            outsider.send(a.endpoint, passed_on(sign(Kind.HEARTBEAT, record.encode(), key)))
         await swarm.clock.advance(1.0)
-    assert len(a.peers) == len(keys)
+    assert len(swarm.sees(a) - {GOSSIP.node_id}) == len(keys)
     for start in range(121):
         window = [t for t in times if began + start <= t < began + start + 60]
         assert len(window) <= 3
@@ -549,7 +555,7 @@ async def test_a_peer_that_answers_a_call_at_its_host_is_told_at_every_interval(
     outsider = await swarm.outsider()
     key = NodeKey.generate()
     own = sign(Kind.HEARTBEAT, record_at(VICTIM, sequence=1).encode(), key)
-    outsider.send(a.endpoint, encode_datagram(own, []))
+    outsider.send(a.endpoint, passed_on(own))
     await swarm.settle()
     await swarm.clock.advance(1.0)
     a.peers.record_rtt(key.node_id, 5.0, swarm.clock.monotonic())  # called before it moved there
@@ -566,7 +572,7 @@ async def test_an_announced_endpoint_is_not_remembered_when_its_peer_falls_silen
     await swarm.stack.enter_async_context(end)
     outsider = await swarm.outsider()
     own = sign(Kind.HEARTBEAT, record_at(VICTIM, sequence=1).encode(), NodeKey.generate())
-    outsider.send(a.endpoint, encode_datagram(own, []))
+    outsider.send(a.endpoint, passed_on(own))
     await swarm.settle()
     assert times
     await swarm.clock.advance((FORGET_INTERVALS + 2) * INTERVAL_S)
@@ -574,3 +580,31 @@ async def test_an_announced_endpoint_is_not_remembered_when_its_peer_falls_silen
     times.clear()
     await swarm.clock.advance(600.0)
     assert times == []
+
+
+async def test_a_peer_behind_a_nat_is_told_where_it_sends_from(swarm):
+    a = await swarm.add()
+    router, times = count_datagrams(swarm, Endpoint("203.0.113.5", 41234))
+    await swarm.stack.enter_async_context(router)
+    inside, key = Endpoint("192.168.1.7", 9999), NodeKey.generate()
+    there, told = count_datagrams(swarm, inside)
+    await swarm.stack.enter_async_context(there)
+    for sequence in range(1, 20):
+        own = sign(Kind.HEARTBEAT, record_at(inside, sequence=sequence).encode(), key)
+        router.send(a.endpoint, encode_datagram(own, []))
+        await swarm.clock.advance(INTERVAL_S)
+    assert len(times) >= 18
+    assert told == []
+    assert a.peers.get(key.node_id).announced_endpoint == inside
+
+
+async def test_a_new_way_through_a_nat_is_taken_with_the_next_heartbeat(swarm):
+    a = await swarm.add()
+    inside, key = Endpoint("192.168.1.7", 9999), NodeKey.generate()
+    for sequence, port in enumerate((41234, 41999), start=1):
+        router, times = count_datagrams(swarm, Endpoint("203.0.113.5", port))
+        await swarm.stack.enter_async_context(router)
+        own = sign(Kind.HEARTBEAT, record_at(inside, sequence=sequence).encode(), key)
+        router.send(a.endpoint, encode_datagram(own, []))
+        await swarm.clock.advance(1.2 * INTERVAL_S)
+        assert times

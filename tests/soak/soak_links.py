@@ -134,6 +134,12 @@ class BadRpc:
             await self._run_out(peer, deadline)
         return reply
 
+    async def call_anew(
+        self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
+    ) -> bytes:
+        """Like `call`: new connections meet the same faults."""
+        return await self.call(peer, method, request, timeout_s=timeout_s)
+
     async def stream(
         self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
     ) -> AsyncIterator[bytes]:

@@ -1,0 +1,1 @@
+"""Whether others reach this node, found out by asking them to call back."""
