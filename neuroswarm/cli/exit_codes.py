@@ -31,7 +31,8 @@ class ExitCode(IntEnum):
     UNAVAILABLE = 69
     """A one-shot command could not reach the node."""
     UNFULFILLED = 70
-    """A demo did not hold what it promises, or could not be carried out."""
+    """A demo did not hold what it promises, or could not be carried out; the doctor found that a
+    node will not run here, or not find the others."""
     IO = 74
     """A disk is full or unreadable."""
     STOP_HANGS = 75

@@ -9,7 +9,7 @@ from typing import Annotated, cast
 
 import typer
 
-from neuroswarm.cli import bench, demo, node, owner, rules, status, token, tracker
+from neuroswarm.cli import bench, demo, doctor, node, owner, rules, status, token, tracker
 from neuroswarm.cli.early_signals import leave
 from neuroswarm.cli.exit_codes import ExitCode, explain
 
@@ -30,6 +30,7 @@ app = typer.Typer(
 app.command()(node.node)
 app.command()(tracker.tracker)
 app.command()(status.status)
+app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.add_typer(token.app, name="token")
 app.add_typer(owner.app, name="owner")

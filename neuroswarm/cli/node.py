@@ -95,6 +95,28 @@ def gather(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Swa
     """
     from neuroswarm.cli import settings as merging
 
+    layers = read_layers(parameters, environment)
+    merged = merging.resolve(layers)
+    _require_addresses(merged)
+    _require_an_end(merged)
+    plan = _plan(merged)
+    for remark in plan.remarks:
+        logger.warning("%s", remark)
+    return merging.resolve([*layers, _port_layer(plan)]).config
+
+
+def read_layers(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> list[Layer]:
+    """The settings of file, environment and flags, the stronger ones last.
+
+    Args:
+        parameters: As `gather` takes them.
+        environment: Process environment.
+
+    Raises:
+        ConfigError: a setting is unknown, or the file cannot be read.
+    """
+    from neuroswarm.cli import settings as merging
+
     named = parameters.get("config") or environment.get("NEUROSWARM_CONFIG")
     layers = [
         merging.from_file(Path(named)) if named else merging.Layer(),
@@ -104,13 +126,7 @@ def gather(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Swa
     ]
     if parameters.get("no_training"):
         layers.append(merging.from_values({"run.training": False}, "--no-training"))
-    merged = merging.resolve(layers)
-    _require_addresses(merged)
-    _require_an_end(merged)
-    plan = _plan(merged)
-    for remark in plan.remarks:
-        logger.warning("%s", remark)
-    return merging.resolve([*layers, _port_layer(plan)]).config
+    return layers
 
 
 def _require_addresses(merged: Settings) -> None:

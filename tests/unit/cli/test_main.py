@@ -18,7 +18,9 @@ def _no_settings_around(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "200")
 
 
-@pytest.mark.parametrize("command", [[], ["node"], ["tracker"], ["status"], ["token"], ["demo"]])
+@pytest.mark.parametrize(
+    "command", [[], ["node"], ["tracker"], ["status"], ["token"], ["demo"], ["doctor"]]
+)
 def test_help_imports_nothing_heavy(command: list[str]):
     code = (
         "import sys\n"

@@ -1,0 +1,162 @@
+"""Whether processor and torch can train: facts in, findings out.
+
+Refuses to look at the machine.
+"""
+
+from __future__ import annotations
+
+from neuroswarm.doctor.finding import Finding, fail, ok, skip, warn
+from neuroswarm.doctor.torch_probe import TorchFacts
+from neuroswarm.hardware.facts import MachineFacts
+from neuroswarm.hardware.processor import ProcessorFacts
+
+PROCESSOR, TORCH, POWER = "processor", "torch", "power"
+
+MIN_SPEED_TOKENS_PER_S = 50.0
+"""Below it a round of the default length takes hours."""
+LOW_BATTERY = 0.2
+
+_X86, _ARM = ("x86_64", "AMD64"), ("aarch64", "arm64")
+_OUT_OF_MEMORY = ("failed to map segment", "annot allocate memory", "MemoryError", "can't allocate")
+_V2 = ("sse4_2", "ssse3", "popcnt")
+_X86_TORCH, _ARM_TORCH = "2.13.0", "2.9.1"
+_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+
+
+def judge_processor(facts: ProcessorFacts) -> Finding:
+    """Whether wheels of numpy and torch exist for it, and how much of it there is."""
+    if facts.bits < 64:
+        kernel = f"on a {facts.architecture} kernel" if facts.architecture else ""
+        return fail(
+            PROCESSOR,
+            f"a 32-bit system {kernel}: there is no torch for it".replace(" :", ":"),
+            "install the 64-bit edition of the system",
+        )
+    if facts.architecture not in _X86 + _ARM:
+        return fail(
+            PROCESSOR,
+            f"architecture {facts.architecture or 'unknown'}: no wheel of torch (x86_64, aarch64)",
+            "use another machine, or build torch for this one",
+        )
+    missing = [flag for flag in _V2 if facts.flags and flag not in facts.flags]
+    if facts.architecture in _X86 and missing:
+        return fail(
+            PROCESSOR,
+            f"{_describe(facts)}: lacks {', '.join(missing)} (numpy 2.4 needs x86-64-v2)",
+            "pip install 'numpy<2.4'",
+        )
+    if facts.quota is not None and facts.quota < 1:
+        return warn(
+            PROCESSOR,
+            f"{_describe(facts)}, of which the control group gives {facts.quota:g}",
+            "allow the container one processor at least (--cpus 1)",
+        )
+    return ok(PROCESSOR, _describe(facts))
+
+
+def judge_torch(
+    facts: TorchFacts | None, processor: ProcessorFacts, *, why_not: str = ""
+) -> Finding:
+    """Whether torch runs here, and how fast.
+
+    Args:
+        facts: What the probe found; None if it was not run.
+        processor: Decides which build of torch is advised.
+        why_not: Why it was not run.
+    """
+    if facts is None:
+        return skip(TORCH, why_not or "not tried")
+    install = advise_torch(processor)
+    name = f"torch {facts.version}" if facts.version else "torch"
+    doing = facts.stage or "end"
+    if facts.killed_by == "SIGILL":
+        return fail(
+            TORCH,
+            f"{name} dies on this processor when it is to {doing} (SIGILL: it was built for a "
+            f"newer one)",
+            install,
+        )
+    if facts.killed_by:
+        return fail(
+            TORCH,
+            f"{name} was killed by {facts.killed_by} when it was to {doing}",
+            "give the machine or its container more memory"
+            if facts.killed_by == "SIGKILL"
+            else install,
+        )
+    if "No module named 'torch'" in facts.error:
+        return fail(TORCH, "torch is not installed", install)
+    if any(sign in facts.error for sign in _OUT_OF_MEMORY):
+        return fail(
+            TORCH,
+            f"{name} finds no memory when it is to {doing}: {facts.error}",
+            "give it more memory: see the line on memory",
+        )
+    if facts.error:
+        fix = "see `resources` and `training` in docs/configuration.md"
+        return fail(
+            TORCH,
+            f"{name} fails to {doing}: {facts.error}",
+            fix if facts.stage == "train" else f"install it anew: {install}",
+        )
+    return _judge_speed(facts, processor, name)
+
+
+def advise_torch(processor: ProcessorFacts) -> str:
+    """The exact line that installs a torch which runs on this machine."""
+    if processor.architecture in _ARM:
+        return f"pip install torch=={_ARM_TORCH}"
+    line = f"pip install torch=={_X86_TORCH}"
+    return line if processor.has_nvidia else f"{line} --index-url {_CPU_INDEX}"
+
+
+def judge_power(facts: MachineFacts, processor: ProcessorFacts) -> Finding:
+    """Whether heat, voltage or an emptying battery slow the machine down."""
+    if facts.is_throttled:
+        board = "a Raspberry Pi needs its own supply: 3 A, or 5 A for a Pi 5"
+        return warn(
+            POWER,
+            "the firmware slows the processor down (low voltage or heat)",
+            f"use a stronger power supply and a fan{f' ({board})' if processor.board else ''}",
+        )
+    if facts.heat_margin_c is not None and facts.heat_margin_c <= 0:
+        return warn(POWER, "the processor is at its temperature limit", "cool it, or use a fan")
+    if facts.is_discharging and facts.battery is not None and facts.battery < LOW_BATTERY:
+        return warn(
+            POWER,
+            f"on battery, {100 * facts.battery:.0f} % left",
+            "plug it in: training empties a battery within hours",
+        )
+    parts = []
+    if facts.is_discharging and facts.battery is not None:
+        parts.append(f"on battery, {100 * facts.battery:.0f} % left")
+    if facts.heat_margin_c is not None:
+        parts.append(f"{facts.heat_margin_c:.0f} K below the limit of heat")
+    return ok(POWER, ", ".join(parts) or "nothing slows the processor down")
+
+
+def _judge_speed(facts: TorchFacts, processor: ProcessorFacts, name: str) -> Finding:
+    speed = facts.tokens_per_s or 0.0
+    said = (
+        f"{name} on {facts.device} ({facts.capability}, threads: {facts.num_threads}): "
+        f"{speed:.0f} tokens/s with {facts.num_parameters or 0:,} parameters"
+    )
+    if processor.has_nvidia and facts.device == "cpu":
+        return warn(
+            TORCH,
+            f"{said}; it does not use the NVIDIA accelerator of this machine",
+            f"{advise_torch(processor)}, or --set resources.device=cpu if that is meant",
+        )
+    if speed < MIN_SPEED_TOKENS_PER_S:
+        return warn(
+            TORCH,
+            f"{said}, under {MIN_SPEED_TOKENS_PER_S:.0f}",
+            "stop other programs, or train a smaller model (training.dim, training.num_layers)",
+        )
+    return ok(TORCH, said)
+
+
+def _describe(facts: ProcessorFacts) -> str:
+    parts = [facts.board or facts.name or "processor", facts.architecture]
+    parts.append(f"{facts.num_usable} usable")
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,88 @@
+"""Imports torch and trains one step, in a process of its own; says how far it came.
+
+`python -m neuroswarm.doctor.torch_child` reads settings as JSON from standard input and writes a
+JSON object a line: what it is about to do (`stage`), then what it found. A processor that cannot
+run this torch kills it, and the last line tells where. Refuses to judge.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+MAX_INPUT_BYTES = 1024 * 1024
+WARM_STEPS = 2
+TIMED_STEPS = 3
+
+
+def main() -> None:
+    """Look, and say every step of it."""
+    settings = json.loads(sys.stdin.read(MAX_INPUT_BYTES))
+    try:
+        _look(settings)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent is to say it
+        _say(error=f"{type(error).__name__}: {error}"[:500])
+
+
+def _look(settings: dict[str, Any]) -> None:
+    _say(stage="import torch")
+    import torch
+
+    _say(version=torch.__version__, capability=torch.backends.cpu.get_cpu_capability())
+    _say(stage="check its arithmetic")
+    from neuroswarm.diloco.known_answer import verify_arithmetic
+
+    verify_arithmetic()
+    _say(stage="train")
+    _train(settings)
+    _say(stage="", **_memory())
+
+
+def _train(settings: dict[str, Any]) -> None:
+    import torch
+
+    from neuroswarm.clock import SystemClock
+    from neuroswarm.config import SwarmNodeConfig
+    from neuroswarm.node.workload import Workload
+    from neuroswarm.training.threads import choose_num_threads
+    from neuroswarm.values import NODE_ID_BYTES, NodeId
+
+    config = SwarmNodeConfig.model_validate(settings)
+    num_threads = choose_num_threads(config.resources.max_cpu_threads)
+    torch.set_num_threads(num_threads)
+    length = 64 * (config.training.context + 1)
+    text = torch.randint(256, (length,), generator=torch.Generator().manual_seed(0))
+    workload = Workload(data=text)
+    trainer = workload.make_trainer(config, NodeId(bytes(NODE_ID_BYTES)), SystemClock())
+    for _ in range(WARM_STEPS):
+        trainer.step()
+    steps = [trainer.step() for _ in range(TIMED_STEPS)]
+    _say(
+        device=str(trainer.device),
+        num_threads=num_threads,
+        num_parameters=sum(trainer.fragments.sizes),
+        tokens_per_s=max(step.tokens / max(step.seconds, 1e-9) for step in steps),
+    )
+
+
+def _memory() -> dict[str, int]:
+    """Most memory and address space that this process has used, bytes."""
+    found = {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmPeak:"):
+                found["peak_space_bytes"] = int(line.split()[1]) * 1024
+    return found
+
+
+def _say(**facts: object) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

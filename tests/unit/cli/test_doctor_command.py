@@ -1,0 +1,99 @@
+"""`neuroswarm doctor` as users meet it; torch is left out but in tests/service."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from neuroswarm.cli.doctor import conclude
+from neuroswarm.cli.main import run
+from neuroswarm.doctor.finding import fail, ok, warn
+
+CHECKS = [
+    "processor",
+    "torch",
+    "memory",
+    "power",
+    "clock",
+    "disk",
+    "network",
+    "container",
+    "ports",
+]
+
+
+def report(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
+    found = json.loads(capsys.readouterr().out)
+    return {row["check"]: row for row in found["findings"]}
+
+
+def test_every_check_has_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    run(["doctor", "--quick", "--state-dir", str(tmp_path), "--port", "0"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines[:-1]] == CHECKS
+    assert lines[-1].endswith("to be looked at")
+
+
+def test_json_says_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    run(["doctor", "--quick", "--json", "--state-dir", str(tmp_path), "--port", "0"])
+    rows = report(capsys)
+    assert list(rows) == CHECKS
+    assert rows["torch"]["level"] == "skip"
+    assert str(tmp_path) in rows["disk"]["said"]
+
+
+def test_a_port_that_was_asked_for_and_is_taken(capsys: pytest.CaptureFixture[str]):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code = run(["doctor", "--quick", "--json", "--host", "127.0.0.1", "--port", port])
+    assert code == 70
+    row = report(capsys)["ports"]
+    assert row["level"] == "fail"
+    assert f"port {port} for HTTP is in use" in row["said"]
+
+
+def test_ports_that_were_looked_at_are_free_again(capsys: pytest.CaptureFixture[str]):
+    arguments = ["doctor", "--quick", "--json", "--host", "127.0.0.1", "--heartbeat-port", "0"]
+    run(arguments)
+    first = report(capsys)["ports"]
+    run(arguments)
+    assert report(capsys)["ports"]["level"] == first["level"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["--set", "diloco.inner_stps=3"], 78, "did you mean 'diloco.inner_steps'?"),
+        (["--config", "/nowhere.toml"], 78, "cannot read /nowhere.toml"),
+        (["--port", "x"], 2, "--port"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], code: int, line: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run(["doctor", *arguments]) == code
+    said = capsys.readouterr()
+    assert line in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_the_exit_code_tells_what_cannot_stay(capsys: pytest.CaptureFixture[str]):
+    fine, odd, broken = ok("a", "fine"), warn("b", "odd", "look"), fail("c", "broken", "mend")
+    assert conclude([fine, odd], as_json=False) == 0
+    assert capsys.readouterr().out == "a node will run here; 1 to be looked at\n"
+    assert conclude([fine, odd, broken], as_json=False) == 70
+    assert capsys.readouterr().out == "1 to be fixed, 1 to be looked at\n"
+
+
+def test_the_doctor_itself_needs_no_torch(tmp_path: Path):
+    code = (
+        "import sys\n"
+        "from neuroswarm.cli.main import run\n"
+        f"run(['doctor', '--quick', '--state-dir', {str(tmp_path)!r}])\n"
+        "sys.exit('torch' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
