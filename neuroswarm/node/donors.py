@@ -59,6 +59,10 @@ class Candidates:
         self._known |= {p.node_id for p in holders if p.heartbeat.digest == self._digest}
         return [peer.address for peer in sorted(holders, key=self._rank)]
 
+    def know(self, holders: Collection[NodeId]) -> None:
+        """Note peers that hold the state for certain, whatever they advertise."""
+        self._known |= set(holders)
+
     def count(self) -> tuple[int, int]:
         """Live peers that advertise the state or once did, and the most that hold another one."""
         self()
@@ -72,6 +76,42 @@ class Candidates:
             self._order[peer.node_id] = self._random.random()
         is_busy = peer.heartbeat.network_saturation >= SATURATED
         return peer.node_id not in self._known, is_busy, self._order[peer.node_id]
+
+
+class FirstLook:
+    """Whether more peers hold another state, once all have had the time to say what they hold.
+
+    A download begins with the first holder that is heard of, who need not be one of the majority.
+    """
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        givers: Callable[[], Collection[NodeId]],
+        clock: Clock,
+        at_s: float,
+    ) -> None:
+        """Look once.
+
+        Args:
+            candidates: Of the state that is being downloaded.
+            givers: Peers that have given parts of it, which proves that they hold it.
+            clock: Tells when.
+            at_s: Instant of the look, by that clock.
+        """
+        self._candidates = candidates
+        self._givers = givers
+        self._clock = clock
+        self._at_s = at_s
+        self._verdict: bool | None = None
+
+    def __call__(self) -> bool:
+        """Whether it was found to be outnumbered; False before the look. To be asked often."""
+        if self._verdict is None and self._clock.monotonic() >= self._at_s:
+            self._candidates.know(self._givers())
+            num_holders, num_rivals = self._candidates.count()
+            self._verdict = num_rivals > num_holders
+        return bool(self._verdict)
 
 
 class Rivals:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from neuroswarm.clock import Clock
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import PeerError
+from neuroswarm.errors import PeerError, PeerUnreachable
 from neuroswarm.membership.peer_table import Peer
 from neuroswarm.node.crowd import Crowd
-from neuroswarm.node.donors import Candidates, Rivals
+from neuroswarm.node.donors import Candidates, FirstLook, Rivals
 from neuroswarm.transfer.download import MAX_MANIFESTS, StateDownloader
 from neuroswarm.values import PeerAddress, short
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 LOOK_S = 0.1
 RETRY_S = 1.0
 LISTEN_S = 2.0
-"""At most so long a joiner that has heard of a holder listens for others before it chooses."""
+"""At most so long a joiner that has heard of a holder listens for others before it has chosen."""
 
 MAX_TRIES = 8
 """States that are tried one after the other before it waits `RETRY_S`."""
@@ -52,6 +52,7 @@ class Joiner:
             clock: Measures all waiting.
             listen_s: Seconds after the first holder is heard of, in which others are listened
                 for: about one heartbeat interval, so that whoever comes first is not the only one.
+                The download begins meanwhile, and begins anew if most others hold another state.
         """
         self._listen_s = listen_s
         self._downloader = downloader
@@ -71,14 +72,13 @@ class Joiner:
             The state, and whether it is a genesis made here.
         """
         started_at = self._clock.monotonic()
-        has_listened = False
+        listened_at: float | None = None
         while True:
             live = self._crowd.live()
             if self._holders():
-                if not has_listened:
-                    await self._clock.sleep(self._listen_s)
-                    has_listened = True
-                state = await self._download()
+                if listened_at is None:
+                    listened_at = self._clock.monotonic() + self._listen_s
+                state = await self._download(listened_at)
                 if state is not None:
                     return state, False
                 await self._clock.sleep(RETRY_S)
@@ -114,9 +114,9 @@ class Joiner:
     def _holders(self) -> list[Peer]:
         return [peer for peer in self._crowd.live() if peer.heartbeat.digest]
 
-    async def _download(self) -> OuterState | None:
+    async def _download(self, listened_at: float) -> OuterState | None:
         """The best state first, as it is at each try; liars hold nobody up long."""
-        begun = await self._find_begun()
+        begun = await self._find_begun(listened_at)
         tried = set[bytes]()
         while len(tried) < MAX_TRIES:
             digests = [digest for digest, _ in rank_states(self._holders())]
@@ -126,16 +126,40 @@ class Joiner:
             digest = left[0]
             tried.add(digest)
             logger.info("joining the swarm: downloading state %s", short(digest))
-            candidates = Candidates(self._crowd.live, digest)
-            rivals = Rivals(candidates, self._clock)
             try:
-                return await self._downloader.fetch(digest, candidates, rivals)
+                return await self._fetch(digest, listened_at)
             except PeerError as error:
                 logger.info("no state %s: %s", short(digest), error)
         return None
 
-    async def _find_begun(self) -> bytes | None:
+    async def _fetch(self, digest: bytes, listened_at: float) -> OuterState:
+        """Download a state while the others are still listened for.
+
+        Raises:
+            PeerError: it is not to be had, or more peers hold another one.
+        """
+        candidates = Candidates(self._crowd.live, digest)
+        rivals = Rivals(candidates, self._clock)
+        if self._clock.monotonic() >= listened_at:
+            return await self._downloader.fetch(digest, candidates, rivals)
+        look = FirstLook(
+            candidates, lambda: self._downloader.givers(digest), self._clock, listened_at
+        )
+        state = await self._downloader.fetch(digest, candidates, lambda: look() or rivals())
+        await self._listen(listened_at)
+        if look():
+            await self._downloader.forget(digest)
+            raise PeerUnreachable("it is there, but more peers hold another one")
+        return state
+
+    async def _listen(self, until: float) -> None:
+        await self._clock.sleep(max(0.0, until - self._clock.monotonic()))
+
+    async def _find_begun(self, listened_at: float) -> bytes | None:
         """What a former life began, if half as many peers serve it as hold the best state."""
+        if not await self._downloader.has_unfinished():
+            return None
+        await self._listen(listened_at)
         ranked = rank_states(self._holders())
         num_best = min(len(ranked[0][1]), MAX_MANIFESTS) if ranked else 0
         num_wanted = max(1, (num_best + 1) // 2)

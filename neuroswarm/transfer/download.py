@@ -75,6 +75,7 @@ class StateDownloader:
         self._locks: dict[bytes, asyncio.Lock] = {}
         self._latest: weakref.ref[OuterState] | None = None
         self._crews: dict[bytes, PieceCrew] = {}
+        self._last_givers = b"", frozenset[NodeId]()
         self.bytes_fetched = 0
         """Of pieces, since the start, wrong and unfinished ones included."""
 
@@ -110,6 +111,10 @@ class StateDownloader:
             if not lock.locked():
                 self._locks.pop(digest, None)
 
+    async def has_unfinished(self) -> bool:
+        """Whether a former life left a download behind."""
+        return bool(await asyncio.to_thread(self._folder.digests))
+
     async def unfinished(self, candidates: Candidates, num_wanted: int = 1) -> bytes | None:
         """The digest of a state that a former life began to download and that is still served.
 
@@ -134,6 +139,13 @@ class StateDownloader:
     async def forget(self, digest: bytes) -> None:
         """Remove what is on disk of a state."""
         await asyncio.to_thread(self._folder.remove, digest)
+
+    def givers(self, digest: bytes) -> frozenset[NodeId]:
+        """Peers that have given right pieces of a state under way, or of the last one that was."""
+        if (crew := self._crews.get(digest)) is not None:
+            return crew.givers
+        last, givers = self._last_givers
+        return givers if last == digest else frozenset()
 
     def progress(self) -> Mapping[str, object] | None:
         """How far the newest download under way is, as JSON values; None without one."""
@@ -174,6 +186,7 @@ class StateDownloader:
                 await crew.wait_complete()
         finally:
             del self._crews[digest]
+            self._last_givers = digest, crew.givers
             self.bytes_fetched += crew.bytes_fetched
 
     async def _find_manifest(self, digest: bytes, candidates: Candidates) -> StateManifest:

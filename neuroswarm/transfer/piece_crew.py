@@ -85,6 +85,7 @@ class PieceCrew(Service):
         self._bytes_since = 0
         self.is_outdone: Callable[[], bool] = _never
         """Whether it is not worth while any more; asked again and again."""
+        self._givers = set[NodeId]()
         self.bytes_fetched = 0
         """Of pieces, wrong and unfinished ones included."""
         if plan.is_complete:
@@ -111,6 +112,11 @@ class PieceCrew(Service):
             "mbit_per_s": round(self._mbit_per_s(), 2),
             "donors": [donor.node_id.hex() for donor in self._pool.chosen],
         }
+
+    @property
+    def givers(self) -> frozenset[NodeId]:
+        """Donors of which a whole piece came alone, and right: they hold the state."""
+        return frozenset(self._givers)
 
     @property
     def _bytes_there(self) -> int:
@@ -208,6 +214,8 @@ class PieceCrew(Service):
     async def _check(self, donor: Donor, piece: Piece) -> None:
         if await asyncio.to_thread(self._incoming.place, piece.index, bytes(piece.received)):
             self._plan.finish(piece)
+            if piece.sources == {donor.node_id}:
+                self._givers.add(donor.node_id)
             if self._plan.is_complete:
                 self._over.set()
             return

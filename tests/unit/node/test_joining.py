@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from neuroswarm.clock import SystemClock
+from neuroswarm.clock import Clock, SystemClock
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.membership.peer_table import Peer, PeerTable
 from neuroswarm.node import donors
 from neuroswarm.node.crowd import Crowd
-from neuroswarm.node.donors import OUTDONE_S, Candidates, Rivals
+from neuroswarm.node.donors import OUTDONE_S, Candidates, FirstLook, Rivals
 from neuroswarm.node.joining import Joiner, rank_states
 from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.testing.memory_network import MemoryNetwork
+from neuroswarm.testing.memory_rpc import MemoryRpc
 from neuroswarm.testing.speaker import ARCHITECTURE, SWARM, Speaker
 from neuroswarm.transfer.donor import StateDonor
 from neuroswarm.transfer.download import StateDownloader
@@ -139,17 +140,20 @@ HONEST = ("anna", "bert", "carl")
 class Town:
     """A joiner, honest holders of NEW, and mallory, who holds OLD and gives a byte at a time."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, does_dribble: bool = True) -> None:
         self.clock = SystemClock()
         self.network = MemoryNetwork()
         self.peers = PeerTable(ME.node_id, 5.0)
         self.crowd = Crowd(self.peers, SWARM, self.clock, mute_after_s=30.0)
-        self.has_dribbled = asyncio.Event()
+        self.has_dribbled, self.has_given = asyncio.Event(), asyncio.Event()
         self.ends = [self.network.rpc(Speaker(name).node_id) for name in ("mallory", *HONEST)]
         for end in self.ends:
             state = NEW if end is not self.ends[0] else OLD
             StateDonor(end, lambda state=state: (state,), RoundConfig(), clock=self.clock)
-        self.ends[0]._stream["State/Piece"] = self.dribble
+        for end in self.ends:
+            self.note_giving(end)
+        if does_dribble:
+            self.ends[0]._stream["State/Piece"] = self.dribble
         self.ends.append(self.network.rpc(ME.node_id))
         self.downloader = StateDownloader(
             self.ends[-1], ARCHITECTURE, SHAPE,
@@ -174,8 +178,17 @@ class Town:
             signed, heartbeat = speaker.heartbeat(digest=state.digest)
             self.peers.observe(signed, heartbeat, self.clock.monotonic(), host_seen=None)
 
-    async def join(self, listen_s: float = 0.0) -> OuterState:
-        joiner = Joiner(self.downloader, self.crowd, clock=self.clock, listen_s=listen_s)
+    def note_giving(self, end: MemoryRpc) -> None:
+        give = end._stream["State/Piece"]
+
+        def noted(caller: NodeId, data: bytes) -> AsyncIterator[bytes]:
+            self.has_given.set()
+            return give(caller, data)
+
+        end._stream["State/Piece"] = noted
+
+    async def join(self, listen_s: float = 0.0, clock: Clock | None = None) -> OuterState:
+        joiner = Joiner(self.downloader, self.crowd, clock=clock or self.clock, listen_s=listen_s)
         async with asyncio.timeout(10):
             found, _ = await joiner.find_state(refuse_genesis, wait_s=5.0)
         return found
@@ -194,15 +207,41 @@ async def test_a_joiner_leaves_a_slow_download_when_most_peers_hold_another_stat
     assert (await joining).digest == NEW.digest
 
 
-async def test_a_joiner_listens_before_it_takes_what_the_first_peer_holds():
+async def test_a_joiner_listens_before_it_settles_for_what_the_first_peer_holds():
     town = Town()
     await town.start()
     town.hear("mallory")
     joining = asyncio.ensure_future(town.join(listen_s=0.3))
-    await asyncio.wait([joining], timeout=0.1)
+    await town.has_dribbled.wait()
     town.hear(*HONEST)
     assert (await joining).digest == NEW.digest
-    assert not town.has_dribbled.is_set()
+
+
+async def test_what_was_fetched_while_others_were_listened_for_is_not_fetched_again():
+    town, listening = Town(), FakeClock()
+    await town.start()
+    town.hear("anna")
+    joining = asyncio.ensure_future(town.join(listen_s=1.0, clock=listening))
+    await town.has_given.wait()
+    town.hear("mallory", "bert", "carl")
+    await asyncio.wait([joining], timeout=0.1)
+    assert not joining.done()
+    await listening.advance(1.0)
+    assert (await joining).digest == NEW.digest
+    assert town.downloader.bytes_fetched == 8 * 200_003
+
+
+async def test_a_state_that_was_there_at_once_gives_way_to_the_one_of_the_others(tmp_path: Path):
+    town, listening = Town(tmp_path, does_dribble=False), FakeClock()
+    await town.start()
+    town.hear("mallory")
+    joining = asyncio.ensure_future(town.join(listen_s=1.0, clock=listening))
+    while not town.downloader.bytes_fetched:
+        await asyncio.wait([joining], timeout=0.01)
+    town.hear(*HONEST)
+    await listening.advance(1.0)
+    assert (await joining).digest == NEW.digest
+    assert not (tmp_path / OLD.digest.hex()).exists()
 
 
 async def test_what_was_begun_of_a_state_that_few_hold_is_not_gone_on_with(tmp_path: Path):
@@ -212,6 +251,23 @@ async def test_what_was_begun_of_a_state_that_few_hold_is_not_gone_on_with(tmp_p
     town.hear("mallory", *HONEST)
     assert (await town.join()).digest == NEW.digest
     assert not town.has_dribbled.is_set()
+
+
+@pytest.mark.parametrize(
+    ("num_holders", "num_givers", "num_others", "is_outnumbered"),
+    [(1, 0, 1, False), (1, 0, 2, True), (1, 1, 3, False), (2, 0, 2, False), (1, 1, 4, True)],
+)
+async def test_the_first_look_goes_by_who_holds_what(
+    num_holders: int, num_givers: int, num_others: int, is_outnumbered: bool
+):
+    clock = FakeClock()
+    live = [peer(f"holder {k}", 5, RARE) for k in range(num_holders)]
+    live += [peer(f"other {k}", 6, COMMON) for k in range(num_others)]
+    givers = [one.node_id for one in live[num_holders : num_holders + num_givers]]
+    look = FirstLook(Candidates(lambda: live, RARE), lambda: givers, clock, clock.monotonic() + 1)
+    assert not look()
+    await clock.advance(1)
+    assert look() == is_outnumbered
 
 
 @pytest.mark.parametrize(
