@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 
 ASK_TIMEOUT_S = 5.0
 QUICK_TIMEOUT_S = 1.5
-"""Of the first of two tries: a lost message, the commonest trouble, costs no more than that."""
+NUM_QUICK = 2
+"""Tries with that deadline before the last: lost messages, the commonest trouble, cost no more."""
 _CONFIRMS = frozenset({Kind.CONFIRM})
 _IN_SETS = frozenset({Kind.CONTRIBUTION, Kind.AMENDMENT})
 
@@ -116,10 +117,12 @@ class Asker:
         )
 
     async def _ask(self, source: PeerAddress, method: str, request: bytes) -> bytes:
-        try:
-            return await self._rpc.call(source, method, request, timeout_s=QUICK_TIMEOUT_S)
-        except PeerUnreachable:
-            return await self._rpc.call(source, method, request, timeout_s=ASK_TIMEOUT_S)
+        for _ in range(NUM_QUICK):
+            try:
+                return await self._rpc.call(source, method, request, timeout_s=QUICK_TIMEOUT_S)
+            except PeerUnreachable as error:
+                logger.debug("%s of %s: %s", method, source, error)
+        return await self._rpc.call(source, method, request, timeout_s=ASK_TIMEOUT_S)
 
     async def headers(
         self, contributions: Iterable[bytes], source: PeerAddress

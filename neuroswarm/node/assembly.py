@@ -31,7 +31,7 @@ from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.node.carriers import Carriers
 from neuroswarm.node.committing import Committer
 from neuroswarm.node.crowd import Crowd
-from neuroswarm.node.driver import Observer, RoundDriver, RoundParts
+from neuroswarm.node.driver import RoundDriver
 from neuroswarm.node.holdings import Holdings
 from neuroswarm.node.home import Home
 from neuroswarm.node.inquiry import Inquirer
@@ -39,6 +39,7 @@ from neuroswarm.node.intake import Cohort, Intake
 from neuroswarm.node.joining import LISTEN_S, Joiner
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.resuming import Resuming
+from neuroswarm.node.round_parts import Observer, RoundParts
 from neuroswarm.node.voice import Voice
 from neuroswarm.reach.service import ReachService
 from neuroswarm.transfer.donor import StateDonor

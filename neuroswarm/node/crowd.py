@@ -164,6 +164,20 @@ class Crowd:
             wanted.add(Standing.BEHIND)
         return [p.address for p, standing, s in stands if standing in wanted and s >= patience_s]
 
+    def count_sides(self, history: History, patience_s: float) -> tuple[int, int]:
+        """Live training peers on this lineage, and those that have long been ahead or apart.
+
+        Args:
+            history: This node's lineage.
+            patience_s: Seconds for which a peer must have been elsewhere to be counted so.
+        """
+        now = self._clock.monotonic()
+        training = self._peers.training(now, self.swarm_id)
+        stands = [self.positions.lasting(peer.node_id, history, now) for peer in training]
+        here = sum(standing in (Standing.LEVEL, Standing.BEHIND) for standing, _ in stands)
+        elsewhere = {Standing.AHEAD, Standing.APART}
+        return here, sum(where in elsewhere and s >= patience_s for where, s in stands)
+
     def _is_elsewhere(self, node_id: NodeId, history: History) -> bool:
         standing = self.positions.standing(node_id, history)
         is_behind = standing is Standing.BEHIND

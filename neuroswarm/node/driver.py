@@ -11,23 +11,19 @@ import logging
 import math
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from neuroswarm.clock import Clock
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.schedule import get_inner_steps
 from neuroswarm.errors import PeerError, RoundError
-from neuroswarm.node.committing import Commit, Committer
-from neuroswarm.node.crowd import Crowd
-from neuroswarm.node.holdings import Holding, Holdings
-from neuroswarm.node.inquiry import Download, Inquirer, Offer, Verdict
-from neuroswarm.node.intake import Intake
-from neuroswarm.node.replica import Replica
-from neuroswarm.node.resuming import Resuming
-from neuroswarm.node.voice import Voice
+from neuroswarm.node.committing import Commit
+from neuroswarm.node.holdings import Holding
+from neuroswarm.node.inquiry import Download, Offer, Verdict
+from neuroswarm.node.round_parts import Observer, RoundParts
 from neuroswarm.rounds import statements
 from neuroswarm.rounds.agreement import Round
+from neuroswarm.rounds.deference import Deference
 from neuroswarm.rounds.electorate import Electorate
 from neuroswarm.rounds.history import History
 from neuroswarm.rounds.phases import Action, Instant, Phase
@@ -55,32 +51,6 @@ RETRY_S = 0.5
 """Pause before a decided set that could not be had is tried again."""
 
 
-class Observer(Protocol):
-    """Who is told of what this node's rounds do."""
-
-    def on_published(self, round_: int, contribution: bytes) -> None:
-        """This node published in that round."""
-        ...
-
-    async def on_commit(self, commit: Commit) -> None:
-        """The node moved to another outer state; the next round waits for this to return."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class RoundParts:
-    """What the driver works with."""
-
-    intake: Intake
-    crowd: Crowd
-    replica: Replica
-    holdings: Holdings
-    committer: Committer
-    inquirer: Inquirer
-    voice: Voice
-    resuming: Resuming
-
-
 class RoundDriver(Service):
     """Runs one round after the other, from the first outer state on, until stopped."""
 
@@ -106,6 +76,8 @@ class RoundDriver(Service):
         self._asked_at: dict[NodeId, float] = {}
         self._asking: set[NodeId] = set()
         self._silent: frozenset[NodeId] = frozenset()
+        self._deference = Deference()
+        self._is_deferring = False
         self._round: Round | None = None
         self._wanted: dict[bytes, NodeId] = {}
         """Who has the payloads that are to be pulled once they are revealed."""
@@ -121,6 +93,11 @@ class RoundDriver(Service):
     def electorate(self) -> Electorate:
         """Who counts in the round in progress."""
         return self._electorate
+
+    @property
+    def is_deferring(self) -> bool:
+        """Whether this node publishes nothing now, because most peers are elsewhere."""
+        return self._is_deferring
 
     def wake(self) -> None:
         """Something was heard or held: poll soon."""
@@ -213,8 +190,9 @@ class RoundDriver(Service):
         )
         steps_wanted = get_inner_steps(state.rules, len(self._electorate.live))
         parts.replica.publishable_from = math.ceil(steps_wanted / 2)
+        self._is_deferring = is_voting and self._should_defer(history)
         if is_voting:
-            is_alone = self._electorate.live <= {parts.crowd.me}
+            is_alone = self._electorate.live <= {parts.crowd.me} and not self._is_deferring
             parts.replica.solo.hold_at = steps_wanted if is_alone else None
         return Instant(
             now=self._clock.monotonic(),
@@ -224,7 +202,21 @@ class RoundDriver(Service):
             steps_wanted=steps_wanted,
             slowest_rtt_s=parts.crowd.slowest_rtt_s(self._electorate.live),
             payload_s=parts.holdings.payload_s,
+            is_deferring=self._is_deferring,
         )
+
+    def _should_defer(self, history: History) -> bool:
+        with_me, elsewhere = self._parts.crowd.count_sides(history, self._cfg.patience_s)
+        now = self._clock.monotonic()
+        is_due = self._deference.is_due(now, num_with_me=1 + with_me, num_elsewhere=elsewhere)
+        if is_due and not self._is_deferring:
+            logger.info(
+                "%d peers are ahead or apart, %d here: publishing nothing until this node is with "
+                "them",
+                elsewhere,
+                1 + with_me,
+            )
+        return is_due
 
     async def _wait(self, deadline: float | None) -> None:
         now = self._clock.monotonic()

@@ -5,12 +5,15 @@ Knows nothing of the round in progress; what it offers is carried out by the rou
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import ProtocolViolation
+from neuroswarm.errors import PeerError, PeerUnreachable, ProtocolViolation
 from neuroswarm.gossip.asking import Asker, Result
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.donors import Candidates
@@ -21,6 +24,12 @@ from neuroswarm.transfer.download import StateDownloader
 from neuroswarm.values import NodeId, PeerAddress, short
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+HEAD_START_S = 0.5
+"""So long a peer is asked for the end of one round before it is asked for its lineage as well:
+mostly that is enough, but where messages are lost two questions in turn take too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +89,66 @@ class Inquirer:
         Cancellation: what was downloaded stays on disk.
         """
         state = self._replica.state
-        offer = await self._replay(peer, state, quorum)
-        if offer is not None:
-            return offer
-        claim = await self._asker.lineage(0, state.round, peer)
+        result, claim = await self._ask_first(peer, state, quorum)
+        verdict = self._accept(result, peer, state, quorum)
+        if verdict is not None:
+            return verdict
+        if isinstance(claim, PeerError):
+            raise claim
         comparison = self._compare(history, claim)
         if comparison is None:
             return await self._catch_up(peer, claim, state, quorum)
-        # Support counts from the fork on, so ask again from there.
-        since = max(0, comparison.first_divergent_round - 1)
-        claim = await self._asker.lineage(since, state.round, peer)
+        base = self._last_common_state(claim, comparison)
+        result, claim = await self._ask_since(peer, comparison, state, base)
         comparison = self._compare(history, claim)
         if comparison is None or not comparison.other_wins:
             return None
         _log_loss(peer, comparison, state)
-        return await self._cross_over(peer, claim, comparison)
+        fork = Fork(comparison.first_divergent_round, claim)
+        needed = min(self._crowd.trust_quorum, comparison.other_support)
+        if base is self._last_common_state(claim, comparison):
+            verdict = self._accept(result, peer, base, needed, fork)
+            if verdict is not None:
+                return verdict
+        return await self._cross_over(peer, fork, needed)
+
+    async def _ask_first(
+        self, peer: PeerAddress, state: OuterState, quorum: int
+    ) -> tuple[Result | PeerError | None, Claim | PeerError]:
+        """How this node's round ended there, and the peer's lineage unless that is enough."""
+        found: Result | PeerError | None = None
+        has_answered = asyncio.Event()
+
+        async def ask_result() -> None:
+            nonlocal found
+            found = await self._result(peer, state)
+            has_answered.set()
+
+        async def ask_lineage() -> Claim | PeerError:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(HEAD_START_S):
+                    await has_answered.wait()
+            if self._accept(found, peer, state, quorum) is not None:
+                return PeerUnreachable("not asked", peer=peer.node_id)
+            return await _try(self._asker.lineage(0, state.round, peer))
+
+        _, claim = await asyncio.gather(ask_result(), ask_lineage())
+        return found, claim
+
+    async def _ask_since(
+        self, peer: PeerAddress, fork: Comparison, state: OuterState, base: OuterState | None
+    ) -> tuple[Result | PeerError | None, Claim]:
+        """How the round on `base` ended there, and the lineage from the fork on.
+
+        Support counts from the fork on, hence again. Raises PeerError without a lineage.
+        """
+        since = max(0, fork.first_divergent_round - 1)
+        result, claim = await asyncio.gather(
+            self._result(peer, base), _try(self._asker.lineage(since, state.round, peer))
+        )
+        if isinstance(claim, PeerError):
+            raise claim
+        return result, claim
 
     def keep(self, offer: Offer | None, history: History | None) -> Offer | None:
         """What is left of an offer once this node has finished a round or moved: it, or None.
@@ -113,16 +167,36 @@ class Inquirer:
             return None  # this node stands there already, or moved to where it parts earlier
         return offer if found.other_wins else None
 
-    async def _replay(
-        self, peer: PeerAddress, base: OuterState, quorum: int, fork: Fork | None = None
+    async def _result(
+        self, peer: PeerAddress, base: OuterState | None
+    ) -> Result | PeerError | None:
+        if base is None:
+            return None
+        return await _try(self._asker.result(base.round, base.digest, peer))
+
+    def _accept(
+        self,
+        result: Result | PeerError | None,
+        peer: PeerAddress,
+        base: OuterState | None,
+        quorum: int,
+        fork: Fork | None = None,
     ) -> Verdict | None:
-        result = await self._asker.result(base.round, base.digest, peer)
-        if result is None:
+        """A round to replay, if enough peers signed how it ended; ProtocolViolation for a lie."""
+        if isinstance(result, ProtocolViolation):
+            raise result
+        if result is None or base is None or isinstance(result, PeerError):
             return None
         signers = {confirm.signer for confirm in result.confirms}
         if sum(map(self._is_counted, signers)) < quorum:
             return None
         return Verdict(base, result, peer, fork)
+
+    def _last_common_state(self, claim: Claim, parted: Comparison) -> OuterState | None:
+        """The state from which both lineages go on, if it is still held here."""
+        last_common = parted.first_divergent_round - 1
+        found = next((f for f in claim.finished if f.round == last_common), None)
+        return None if found is None else self._replica.find_state(found.base_digest)
 
     async def _catch_up(
         self, peer: PeerAddress, claim: Claim, state: OuterState, quorum: int
@@ -135,17 +209,8 @@ class Inquirer:
             raise ProtocolViolation("a state that too few peers stand for", peer=peer.node_id)
         return await self._download(peer, target.base_digest, fork=None)
 
-    async def _cross_over(self, peer: PeerAddress, claim: Claim, lost: Comparison) -> Offer:
-        needed = min(self._crowd.trust_quorum, lost.other_support)
-        fork = Fork(lost.first_divergent_round, claim)
-        last_common = fork.first_divergent_round - 1
-        found = next((f for f in claim.finished if f.round == last_common), None)
-        base = None if found is None else self._replica.find_state(found.base_digest)
-        if base is not None:
-            verdict = await self._replay(peer, base, needed, fork)
-            if verdict is not None:
-                return verdict
-        digest = self._newest_held(claim, needed, since=fork.first_divergent_round)
+    async def _cross_over(self, peer: PeerAddress, fork: Fork, needed: int) -> Download:
+        digest = self._newest_held(fork.claim, needed, since=fork.first_divergent_round)
         if digest is None:
             raise ProtocolViolation("a state that too few peers stand for", peer=peer.node_id)
         return await self._download(peer, digest, fork=fork)
@@ -191,6 +256,14 @@ class Inquirer:
 
     def _is_counted(self, signer: NodeId) -> bool:
         return self._crowd.is_counted(signer, self._replica.state)
+
+
+async def _try(call: Coroutine[Any, Any, T]) -> T | PeerError:
+    """What a peer answers, or why it does not."""
+    try:
+        return await call
+    except PeerError as error:
+        return error
 
 
 def _log_loss(peer: PeerAddress, comparison: Comparison, state: OuterState) -> None:

@@ -196,6 +196,8 @@ class Round:
         return None
 
     def _should_publish(self, at: Instant) -> bool:
+        if at.is_deferring:
+            return False
         live, quorum = at.electorate.live, at.electorate.publish_quorum
         others_out = (self._published.keys() & live) - self._excluded - {self._me}
         if len(others_out) >= quorum:

@@ -63,3 +63,5 @@ class Instant:
     """Round trip to the slowest live peer, seconds; None if not measured yet."""
     payload_s: float
     """Measured time to pull one payload, seconds."""
+    is_deferring: bool = False
+    """Whether this node lets its rounds rest, because most peers are elsewhere."""

@@ -10,9 +10,11 @@ import torch
 
 from neuroswarm.checkpoint.outer_files import OuterFiles
 from neuroswarm.diloco.state import OuterState
+from neuroswarm.rounds import deference
 from neuroswarm.rounds.history import FinishedRound, History
+from neuroswarm.rounds.phases import Phase
 from neuroswarm.testing.member import Member
-from neuroswarm.testing.swarm import Swarm
+from neuroswarm.testing.swarm import INNER_STEPS, Swarm
 from neuroswarm.wire.messages import Confirm, Contribution, FragmentPayload
 from neuroswarm.wire.signed import Kind, sign
 
@@ -168,4 +170,36 @@ async def test_who_finds_slowly_that_others_win_goes_over_though_its_own_rounds_
         assert all(fault.fired > 0 for fault in slow)
         for fault in slow:
             swarm.network.remove(fault)
+        await swarm.until_level()
+
+
+async def test_who_hears_most_others_elsewhere_finishes_no_round_until_it_is_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(deference, "MAX_DEFERENCE_S", 100.0)  # longer than this test waits
+    async with Swarm(tmp_path) as swarm:
+        anna, bert, carl = await swarm.found(*NAMES)
+        await swarm.until_round(1)
+        swarm.network.partition([carl.node_id], [anna.node_id, bert.node_id])
+        fork = max(anna.round, bert.round)
+        await swarm.until(lambda: carl.round >= fork + 3, what="carl to be apart")
+        questions = ("Gossip/Result", "Gossip/Lineage")
+        lost = [swarm.network.drop(carl.node_id, method=asked) for asked in questions]
+        swarm.network.heal()
+        driver = carl.parts.rounds.driver
+        await swarm.until(
+            lambda: driver.is_deferring and driver.phase is Phase.TRAINING, what="carl to defer"
+        )
+        stayed_at = carl.round
+        await swarm.until(
+            lambda: carl.parts.replica.inner_steps > INNER_STEPS, what="more steps than a round's"
+        )
+        await swarm.more_rounds(3, [anna, bert])
+        assert carl.round == stayed_at
+        assert carl.statistics.repairs == 0
+        assert all(fault.fired > 0 for fault in lost)
+        for fault in lost:
+            swarm.network.remove(fault)
+        await swarm.until(lambda: carl.statistics.repairs > 0, what="carl's repair")
+        await swarm.more_rounds(1)
         await swarm.until_level()

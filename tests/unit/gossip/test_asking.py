@@ -249,18 +249,19 @@ async def test_a_result_has_its_confirms_and_headers_verified():
 
 
 @pytest.mark.parametrize("replies", [False, True])
-async def test_a_lost_message_costs_no_more_than_a_short_wait(
-    replies: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("num_lost", [1, 2])
+async def test_lost_messages_cost_no_more_than_short_waits(
+    replies: bool, num_lost: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(asking, "QUICK_TIMEOUT_S", 0.05)
     sources = Sources()
     address = sources.add("honest", Result=result())
-    lost = sources.network.drop(method="Gossip/Result", when=1, replies=replies)
+    lost = sources.network.drop(method="Gossip/Result", when=num_lost, replies=replies)
     async with asyncio.timeout(asking.ASK_TIMEOUT_S):
         found = await (await sources.asker()).result(0, bytes(32), address)
     assert found is not None
     assert found.contributions == AGREED
-    assert lost.fired == 1
+    assert lost.fired == num_lost
 
 
 async def test_a_result_may_be_unknown():

@@ -153,3 +153,18 @@ async def test_a_peer_that_lives_by_heartbeats_only_is_no_voter_after_a_while():
     assert voters() == {ME.node_id, BOB.node_id}
     crowd.voices.heard(ALICE.node_id, 0)
     assert voters() == {ME.node_id, ALICE.node_id, BOB.node_id}
+
+
+def test_peers_are_counted_by_where_they_have_stood_for_long():
+    here, there = bytes([1]) * 32, bytes([2]) * 32
+    clock = FakeClock()
+    table = PeerTable(ME.node_id, 5.0)
+    for name, round_, digest in (("level", 0, here), ("apart", 0, there), ("ahead", 1, there)):
+        heartbeat = Speaker(name, round_=round_, base=digest).heartbeat(digest=digest)
+        table.observe(*heartbeat, clock.monotonic(), host_seen=None)
+    crowd = Crowd(table, SWARM, clock, mute_after_s=30.0)
+    crowd.update_positions()
+    history = History(0, here)
+    assert crowd.count_sides(history, patience_s=1.0) == (1, 0)
+    clock.stop(1.0)
+    assert crowd.count_sides(history, patience_s=1.0) == (1, 2)

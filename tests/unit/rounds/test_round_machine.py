@@ -593,3 +593,22 @@ def test_a_decided_round_wants_nothing_more():
     table.poll()
     table.poll()
     assert not table.round.wants(contribution(5))
+
+
+def test_a_node_that_defers_publishes_nothing_though_others_do_and_follows_their_confirms():
+    table = Table(4)
+    assert table.poll(inner_steps=STEPS, is_deferring=True) is Action.SAY_READY
+    for other in (1, 2, 3):
+        table.round.heard_contribution(node(other), contribution(other))
+    assert table.poll(now=100.0) is None
+    for other in (1, 2, 3):
+        table.round.heard_confirm(node(other), (contribution(1),))
+    assert table.poll() is Action.SEND_CONFIRM
+    assert table.poll() is Action.DECIDE
+
+
+def test_a_node_that_defers_no_longer_publishes():
+    table = Table(1)
+    assert table.poll(inner_steps=STEPS, is_deferring=True) is Action.SAY_READY
+    assert table.poll() is None
+    assert table.poll(is_deferring=False) is Action.PUBLISH
