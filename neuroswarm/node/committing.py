@@ -107,9 +107,8 @@ class Committer:
             await self._replica.move(state)
         finally:
             if self._replica.state is state:  # also if this was cancelled meanwhile
-                fork = download.fork
-                common = left.round if fork is None else fork.first_divergent_round
-                earlier = before.digests_before(min(common, state.round))
+                common = download.last_common_round
+                earlier = before.digests_before(0 if common is None else common + 1)
                 self._intake.history = History(state.round, state.digest, earlier=earlier)
         return Commit(state, left, None, (), (), download.fork is not None)
 

@@ -6,7 +6,7 @@ Knows nothing of statements or of states; refuses to do I/O.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from neuroswarm.clock import Clock
 from neuroswarm.diloco import applied
@@ -177,6 +177,12 @@ class Crowd:
         here = sum(standing in (Standing.LEVEL, Standing.BEHIND) for standing, _ in stands)
         elsewhere = {Standing.AHEAD, Standing.APART}
         return here, sum(where in elsewhere and s >= patience_s for where, s in stands)
+
+    def count_on(self, digests: Collection[bytes]) -> tuple[int, int]:
+        """Live training peers that stand on one of these states now, and all of them."""
+        training = self._peers.training(self._clock.monotonic(), self.swarm_id)
+        there = sum(self.positions.stands_on(peer.node_id, digests) for peer in training)
+        return there, len(training)
 
     def _is_elsewhere(self, node_id: NodeId, history: History) -> bool:
         standing = self.positions.standing(node_id, history)

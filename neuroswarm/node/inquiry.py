@@ -37,6 +37,8 @@ class Fork:
     """Where another lineage parts from this node's, and what was shown of it."""
 
     first_divergent_round: int
+    last_common_round: int | None
+    """Newest round of which both remember the same state; None without one."""
     claim: Claim
 
 
@@ -59,6 +61,8 @@ class Download:
     source: PeerAddress
     fork: Fork | None
     """Where its lineage parts from the one left; None if it is the same."""
+    last_common_round: int | None
+    """Newest round up to which both are known to be the same; None without one."""
 
 
 Offer = Verdict | Download
@@ -101,10 +105,13 @@ class Inquirer:
         base = self._last_common_state(claim, comparison)
         result, claim = await self._ask_since(peer, comparison, state, base)
         comparison = self._compare(history, claim)
-        if comparison is None or not comparison.other_wins:
+        if comparison is None:
+            return None
+        if not comparison.other_wins:
+            _log_win(peer, comparison)
             return None
         _log_loss(peer, comparison, state)
-        fork = Fork(comparison.first_divergent_round, claim)
+        fork = Fork(comparison.first_divergent_round, comparison.last_common_round, claim)
         needed = min(self._crowd.trust_quorum, comparison.other_support)
         if base is self._last_common_state(claim, comparison):
             verdict = self._accept(result, peer, base, needed, fork)
@@ -207,13 +214,13 @@ class Inquirer:
         target = self._supported_state(claim, quorum, after=state.round)
         if target is None:
             raise ProtocolViolation("a state that too few peers stand for", peer=peer.node_id)
-        return await self._download(peer, target.base_digest, fork=None)
+        return await self._download(peer, target.base_digest, None, state.round)
 
     async def _cross_over(self, peer: PeerAddress, fork: Fork, needed: int) -> Download:
         digest = self._newest_held(fork.claim, needed, since=fork.first_divergent_round)
         if digest is None:
             raise ProtocolViolation("a state that too few peers stand for", peer=peer.node_id)
-        return await self._download(peer, digest, fork=fork)
+        return await self._download(peer, digest, fork, fork.last_common_round)
 
     def _newest_held(self, claim: Claim, needed: int, *, since: int) -> bytes | None:
         """The newest claimed state that enough peers signed for, or were heard to stand on."""
@@ -226,13 +233,15 @@ class Inquirer:
                 return digest
         return None
 
-    async def _download(self, peer: PeerAddress, digest: bytes, *, fork: Fork | None) -> Download:
+    async def _download(
+        self, peer: PeerAddress, digest: bytes, fork: Fork | None, last_common: int | None
+    ) -> Download:
         """From that peer and all others that may hold the state."""
         logger.info("downloading state %s, of %s", short(digest), peer.node_id)
         candidates = Candidates(self._crowd.live, digest, known={peer.node_id})
         state = await self._downloader.fetch(digest, candidates)
         await self._downloader.forget(digest)  # this node restarts from a checkpoint of its own
-        return Download(state, peer, fork)
+        return Download(state, peer, fork, last_common)
 
     def _supported_state(self, claim: Claim, quorum: int, *, after: int) -> ClaimedRound | None:
         """The newest round after `after` whose base digest enough known peers signed for."""
@@ -241,21 +250,36 @@ class Inquirer:
         return supported[-1] if supported else None
 
     def _compare(self, history: History, claim: Claim) -> Comparison | None:
-        heard, me = self._crowd.positions.adherents, frozenset([self._crowd.me])
-
-        def adherents(digests: Collection[bytes]) -> frozenset[NodeId]:
-            return heard(digests) | (me if history.digest in digests else frozenset())
-
-        return compare(
-            history,
-            claim,
-            self._is_counted,
-            adherents=adherents,
-            quorum=self._crowd.trust_quorum,
-        )
+        return compare(history, claim, _Heard(self._crowd, self._replica.state, history.digest))
 
     def _is_counted(self, signer: NodeId) -> bool:
         return self._crowd.is_counted(signer, self._replica.state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """`lineage.Audience`: the peers as this node knows them, itself among them."""
+
+    crowd: Crowd
+    state: OuterState
+    """Of this node."""
+    digest: bytes
+    """Of its newest round."""
+
+    @property
+    def quorum(self) -> int:
+        return self.crowd.trust_quorum
+
+    def is_counted(self, signer: NodeId) -> bool:
+        return self.crowd.is_counted(signer, self.state)
+
+    def adherents(self, digests: Collection[bytes]) -> frozenset[NodeId]:
+        me = frozenset([self.crowd.me]) if self.digest in digests else frozenset[NodeId]()
+        return self.crowd.positions.adherents(digests) | me
+
+    def is_most(self, digests: Collection[bytes]) -> bool:
+        there, live = self.crowd.count_on(digests)
+        return live > 0 and 3 * (there + (self.digest in digests)) >= 2 * (live + 1)
 
 
 async def _try(call: Coroutine[Any, Any, T]) -> T | PeerError:
@@ -264,6 +288,17 @@ async def _try(call: Coroutine[Any, Any, T]) -> T | PeerError:
         return await call
     except PeerError as error:
         return error
+
+
+def _log_win(peer: PeerAddress, comparison: Comparison) -> None:
+    logger.info(
+        "round %d parted from %s: this node's lineage goes before, confirmed by %d peers against "
+        "%d there; it is for the others to come over",
+        comparison.first_divergent_round,
+        peer.node_id,
+        comparison.own_support,
+        comparison.other_support,
+    )
 
 
 def _log_loss(peer: PeerAddress, comparison: Comparison, state: OuterState) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from neuroswarm.rounds.history import History
@@ -53,6 +53,11 @@ class Positions:
         """Who was heard to stand on one of these states, now or before."""
         found = (self._adherents.get(digest, ()) for digest in digests)
         return frozenset().union(*found)
+
+    def stands_on(self, signer: NodeId, digests: Collection[bytes]) -> bool:
+        """Whether the newest state that a peer was heard to stand on is one of these."""
+        known = self._positions.get(signer)
+        return known is not None and known.digest in digests
 
     def _note_adherent(self, signer: NodeId, digest: bytes) -> None:
         known = self._adherents.setdefault(digest, set())

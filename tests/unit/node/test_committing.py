@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from lone_parts import LoneParts, lone_parts
 
 from neuroswarm.diloco.outer import advance
 from neuroswarm.node.inquiry import Download
+from neuroswarm.rounds.history import History
 from neuroswarm.testing.speaker import Speaker
 
 LONGEST_S = 30.0
@@ -22,7 +24,7 @@ def commit(parts: LoneParts) -> Awaitable[object]:
 
 def jump(parts: LoneParts) -> Awaitable[object]:
     state = advance(parts.genesis, []).state
-    return parts.committer.jump(Download(state, Speaker("donor").address, None))
+    return parts.committer.jump(Download(state, Speaker("donor").address, None, 0))
 
 
 @pytest.mark.parametrize("move", [commit, jump])
@@ -60,3 +62,18 @@ async def test_a_stop_in_the_middle_of_a_move_leaves_both_or_neither(
         assert state.round == (1 if is_begun else 0)
         assert history is not None
         assert (history.round, history.digest) == (state.round, state.digest)
+
+
+@pytest.mark.parametrize(("last_common", "kept"), [(3, [1, 2, 3]), (0, []), (None, [])])
+async def test_after_a_jump_only_rounds_that_both_lineages_share_are_remembered(
+    last_common: int | None, kept: list[int]
+):
+    """Those between the fork and the first round that the other side told of are the lost one's."""
+    async with lone_parts() as parts:
+        earlier = {round_: bytes([round_]) * 32 for round_ in range(1, 8)}
+        parts.intake.history = History(8, bytes(32), earlier=earlier)
+        state = replace(advance(parts.genesis, []).state, round=9)
+        donor = Speaker("donor").address
+        await parts.committer.jump(Download(state, donor, None, last_common))
+        history = parts.intake.history
+        assert [r for r in range(20) if history.digest_at(r) is not None] == [*kept, 9]

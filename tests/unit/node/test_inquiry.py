@@ -42,7 +42,7 @@ def make_offer(parts: LoneParts, lineages: str, fork: int) -> Download:
         for f in theirs.since(0)
     )
     claim = Claim(theirs.round, theirs.digest, rounds)
-    return Download(parts.genesis, ALICE.address, Fork(fork, claim))
+    return Download(parts.genesis, ALICE.address, Fork(fork, fork - 1, claim), fork - 1)
 
 
 async def test_it_stays_good_though_rounds_of_the_losing_lineage_go_on():
@@ -77,6 +77,6 @@ async def test_it_is_void_on_a_lineage_that_parts_earlier():
 
 async def test_along_the_same_lineage_it_is_void_after_any_round():
     async with lone_parts() as parts:
-        offer = Download(parts.genesis, ALICE.address, None)
+        offer = Download(parts.genesis, ALICE.address, None, 0)
         assert parts.inquirer.keep(offer, make_history(parts, "a")) is None
         assert parts.inquirer.keep(None, make_history(parts, "a")) is None

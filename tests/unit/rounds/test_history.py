@@ -1,15 +1,14 @@
 """What a node remembers of its lineage, and what it concludes about others."""
 
 import json
-from collections.abc import Collection
 
 import pytest
+from heard import Heard
 
 from neuroswarm.errors import CheckpointCorrupt, ProtocolViolation
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.rounds.history import FinishedRound, History
 from neuroswarm.rounds.lineage import Claim, ClaimedRound, compare
-from neuroswarm.values import NodeId
 from neuroswarm.wire.messages import Confirm, set_hash
 from neuroswarm.wire.signed import Kind, sign
 
@@ -42,14 +41,6 @@ def claim(of: History, *, known_round: int | None = None) -> Claim:
     )
     known = None if known_round is None else of.digest_at(known_round)
     return Claim(of.round, of.digest, rounds, None if known is None else (known_round or 0, known))
-
-
-def anyone(_signer: bytes) -> bool:
-    return True
-
-
-def nobody(_digests: Collection[bytes]) -> frozenset[NodeId]:
-    return frozenset()
 
 
 def keys(count: int) -> list[NodeKey]:
@@ -113,21 +104,21 @@ def test_going_back_forgets_what_came_after():
 
 def test_a_peer_far_ahead_on_the_same_lineage_is_recognised_by_an_old_digest():
     mine, theirs = history(range(5), keys(3)), history(range(300), keys(1))
-    assert compare(mine, claim(theirs, known_round=5), anyone, adherents=nobody, quorum=1) is None
+    assert compare(mine, claim(theirs, known_round=5), Heard()) is None
 
 
 def test_nobody_is_followed_on_its_own_word_from_rounds_that_nobody_else_knows():
     """A peer that claims to be hundreds of rounds ahead, with its own confirms alone."""
     mine, theirs = history(range(5), keys(3)), history(range(400, 500), keys(1), "b")
-    found = compare(mine, claim(theirs, known_round=5), anyone, adherents=nobody, quorum=1)
+    found = compare(mine, claim(theirs, known_round=5), Heard())
     assert found is not None
     assert (found.own_support, found.other_support, found.other_wins) == (3, 1, False)
 
 
 def test_of_two_lineages_without_a_common_round_nobody_moves_for_equal_voices():
     ours, theirs = history(range(5), keys(2)), history(range(400, 500), keys(2), "b")
-    here = compare(ours, claim(theirs), anyone, adherents=nobody, quorum=1)
-    there = compare(theirs, claim(ours), anyone, adherents=nobody, quorum=1)
+    here = compare(ours, claim(theirs), Heard())
+    there = compare(theirs, claim(ours), Heard())
     assert here is not None
     assert there is not None
     assert (here.other_wins, there.other_wins) == (False, False)
@@ -135,10 +126,10 @@ def test_of_two_lineages_without_a_common_round_nobody_moves_for_equal_voices():
 
 def test_support_decides_and_then_the_smaller_digest():
     few, many = history(range(4), keys(2), "a"), history(range(4), keys(3), "b")
-    found = compare(few, claim(many), anyone, adherents=nobody, quorum=1)
+    found = compare(few, claim(many), Heard())
     assert found is not None
     assert found.other_wins
-    equal = compare(history(range(4), keys(2), "b"), claim(few), anyone, adherents=nobody, quorum=1)
+    equal = compare(history(range(4), keys(2), "b"), claim(few), Heard())
     assert equal is not None
     assert equal.other_wins, "digests of lineage a are smaller"
 
@@ -150,11 +141,5 @@ def test_another_outcome_of_the_same_set_cannot_be():
     last = rounds[-1]
     forged = ClaimedRound(last.round, last.base_digest, digest(4, "x"), last.signers, last.set_hash)
     with pytest.raises(ProtocolViolation, match="same set"):
-        compare(
-            mine,
-            Claim(4, digest(4, "x"), (*rounds[:-1], forged)),
-            anyone,
-            adherents=nobody,
-            quorum=1,
-        )
+        compare(mine, Claim(4, digest(4, "x"), (*rounds[:-1], forged)), Heard())
     assert last.set_hash == set_hash((bytes([3]) * 32,))

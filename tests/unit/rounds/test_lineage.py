@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pytest
+from heard import Heard
 
 from neuroswarm.errors import ProtocolViolation
 from neuroswarm.rounds.history import FinishedRound, History
@@ -51,6 +52,7 @@ def weigh(
     *,
     heard: Mapping[bytes, int] | None = None,
     quorum: int = 1,
+    most_on: Collection[bytes] = (),
 ) -> Comparison | None:
     """Compare, having heard so many peers stand on states."""
 
@@ -58,7 +60,7 @@ def weigh(
         numbers = [(heard or {}).get(digest, 0) for digest in digests]
         return frozenset(speaker.node_id for speaker in SPEAKERS[: max(numbers, default=0)])
 
-    return compare(own, other, is_counted, adherents=adherents, quorum=quorum)
+    return compare(own, other, Heard(quorum, is_counted, adherents, frozenset(most_on)))
 
 
 def judge(
@@ -76,8 +78,8 @@ def test_lineages_that_agree_are_one():
 def test_more_support_in_any_one_round_since_the_fork_wins():
     own = lineage(["", "x", "x"], [8, 2, 2])
     other = lineage(["", "y", "y"], [8, 1, 3])
-    assert judge(own, other) == Comparison(2, own_support=2, other_support=3, other_wins=True)
-    assert judge(other, own) == Comparison(2, own_support=3, other_support=2, other_wins=False)
+    assert judge(own, other) == Comparison(2, 1, own_support=2, other_support=3, other_wins=True)
+    assert judge(other, own) == Comparison(2, 1, own_support=3, other_support=2, other_wins=False)
 
 
 def test_support_before_the_fork_does_not_count():
@@ -108,13 +110,13 @@ def test_voices_of_the_banned_do_not_count():
     own, other = lineage(["x"], [2]), lineage(["y"], [3])
     banned = {speaker.node_id for speaker in SPEAKERS[1:3]}
     comparison = judge(own, other, lambda signer: signer not in banned)
-    assert comparison == Comparison(1, own_support=1, other_support=1, other_wins=False)
+    assert comparison == Comparison(1, 0, own_support=1, other_support=1, other_wins=False)
 
 
 @pytest.mark.parametrize(("mine", "theirs", "wins"), [(GREAT, SMALL, True), (SMALL, GREAT, False)])
 def test_of_two_geneses_the_smaller_digest_wins(mine: bytes, theirs: bytes, wins: bool):
     found = weigh(History(0, mine), Claim(0, theirs, ()), heard={mine: 1, theirs: 1})
-    assert found == Comparison(0, 1, 1, other_wins=wins)
+    assert found == Comparison(0, None, 1, 1, other_wins=wins)
 
 
 def test_another_outcome_of_the_same_set_is_a_lie():
@@ -125,10 +127,30 @@ def test_another_outcome_of_the_same_set_is_a_lie():
         weigh(own, Claim(2, GREAT, (lie,)))
 
 
-def test_lineages_that_part_and_meet_again_are_a_lie():
+def test_what_both_agree_on_last_counts_and_not_a_mistake_before_it():
     own, other = lineage(["", "x", ""], [3, 2, 2]), lineage(["", "y", ""], [3, 8, 8])
-    with pytest.raises(ProtocolViolation, match="meets"):
-        judge(own, other)
+    assert judge(own, other) is None
+    own, other = lineage(["", "x", "", "x"], [3] * 4), lineage(["", "y", "", "y"], [3, 8, 8, 2])
+    assert judge(own, other) == Comparison(4, 3, own_support=3, other_support=2, other_wins=False)
+
+
+@pytest.mark.parametrize("num_rounds", [1, 3])
+def test_where_most_peers_stand_now_goes_before_who_once_confirmed_more(num_rounds: int):
+    """Peers that confirmed a round and left for another lineage leave nobody behind for ever."""
+    once = lineage(["", *"x" * num_rounds], [8, *[5] * num_rounds])
+    now = lineage(["", *"y" * num_rounds], [8, *[4] * num_rounds])
+    found = weigh(once, claim(now), most_on=[now.digest], quorum=6)
+    assert found == Comparison(2, 1, own_support=5, other_support=4, other_wins=True)
+    back = weigh(now, claim(once), most_on=[now.digest], quorum=6)
+    assert back == Comparison(2, 1, own_support=4, other_support=5, other_wins=False)
+
+
+def test_where_most_peers_stand_decides_without_a_common_round_too():
+    own, other = History(50, state(50)), backed_claim(100, 1)
+    gone = weigh(own, other, heard={state(50): 3}, most_on=[state(100)])
+    assert gone == Comparison(50, None, own_support=3, other_support=1, other_wins=True)
+    stays = weigh(own, backed_claim(100, 5), most_on=[state(50)])
+    assert stays == Comparison(50, None, own_support=0, other_support=5, other_wins=False)
 
 
 def backed_claim(round_: int, support: int) -> Claim:
@@ -166,9 +188,9 @@ def test_peers_heard_on_a_state_are_voices_for_its_lineage():
     """A node that has just joined has no confirms, and is not for that to be led away."""
     own, other = lineage(["", "y"], [0, 0]), claim(lineage(["", "x"], [0, 1]))
     found = weigh(own, other, heard={state(2, "y"): 3})
-    assert found == Comparison(2, own_support=3, other_support=1, other_wins=False)
+    assert found == Comparison(2, 1, own_support=3, other_support=1, other_wins=False)
     before = weigh(own, other, heard={state(1): 3})
-    assert before == Comparison(2, own_support=0, other_support=1, other_wins=True)
+    assert before == Comparison(2, 1, own_support=0, other_support=1, other_wins=True)
 
 
 def test_a_known_digest_of_long_ago_shows_the_same_lineage():
