@@ -88,6 +88,38 @@ class Rpc(Protocol):
         ...
 
 
+class Pipe(Protocol):
+    """Bytes to and from another node, in order, through a third one that need not be trusted."""
+
+    async def read(self) -> bytes:
+        """The next bytes; empty once the pipe is over. Cancellation loses nothing."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes; waits while the other end is not ready for more.
+
+        Raises:
+            PeerUnreachable: the pipe is over.
+        """
+        ...
+
+    def close(self) -> None:
+        """End it, in both directions; what was written before still goes out."""
+        ...
+
+
+class Pipes(Protocol):
+    """Knows which peers are called through pipes, and makes them."""
+
+    def needs_pipe(self, peer: NodeId) -> bool:
+        """Whether a peer is to be called through a pipe."""
+        ...
+
+    async def open(self, peer: NodeId) -> Pipe:
+        """Make a pipe to a peer; PeerUnreachable if there is no way."""
+        ...
+
+
 class Datagrams(Protocol):
     """Sealed datagrams between holders of the swarm token; anything else is dropped unparsed."""
 

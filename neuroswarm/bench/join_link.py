@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 from neuroswarm.clock import Clock
 from neuroswarm.node.carriers import Carriers
-from neuroswarm.transport import Datagrams, Guard, Rpc, StreamHandler, UnaryHandler
+from neuroswarm.transport import Datagrams, Guard, Pipe, Pipes, Rpc, StreamHandler, UnaryHandler
 from neuroswarm.values import Endpoint, NodeId, PeerAddress
 
 
@@ -106,6 +106,14 @@ class LimitedCarriers:
     def heartbeat_endpoint(self) -> Endpoint:
         """Where datagrams are taken."""
         return self._inner.heartbeat_endpoint
+
+    def use_pipes(self, pipes: Pipes) -> None:
+        """Set who makes pipes; what comes through them is not slowed down."""
+        self._inner.use_pipes(pipes)
+
+    def accept(self, pipe: Pipe) -> None:
+        """Answer the calls that come through a pipe."""
+        self._inner.accept(pipe)
 
     async def start(self) -> None:
         """Bind."""

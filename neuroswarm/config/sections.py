@@ -85,6 +85,17 @@ class NetworkConfig(Section):
         return self
 
 
+class RelayConfig(Section):
+    """Whether and how much a node relays for peers that others do not reach."""
+
+    prefix = "relay."
+
+    enabled: bool = True
+    """Relay for others, who send through this node what it can neither read nor change."""
+    max_mbit_per_node: float = Field(default=20.0, ge=0.5, le=100_000)
+    """Mbit/s that each of them may send through this node."""
+
+
 class HeartbeatConfig(Section):
     """How nodes tell one another that they live."""
 

@@ -21,6 +21,7 @@ from neuroswarm.config.sections import (
     HeartbeatConfig,
     NetworkConfig,
     PipelineConfig,
+    RelayConfig,
     ResourceConfig,
     RoundConfig,
     RunConfig,
@@ -35,6 +36,7 @@ class SwarmNodeConfig(FlatNames, Section):
 
     network: NetworkConfig = NetworkConfig()
     heartbeat: HeartbeatConfig = HeartbeatConfig()
+    relay: RelayConfig = RelayConfig()
     rounds: RoundConfig = RoundConfig()
     diloco: DilocoConfig = DilocoConfig()
     aggregation: AggregationConfig = AggregationConfig()

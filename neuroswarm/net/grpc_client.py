@@ -33,6 +33,7 @@ from neuroswarm.net.grpc_settings import (
     channel_options,
 )
 from neuroswarm.net.occasional import Occasional
+from neuroswarm.net.pipes import Door, PipeSockets
 from neuroswarm.net.traffic import Traffic
 from neuroswarm.values import NodeId, PeerAddress
 
@@ -49,17 +50,23 @@ class PeerChannel:
     """One channel with its multi-callables, which gRPC would register anew for every call."""
 
     def __init__(
-        self, address: PeerAddress, credentials: grpc.ChannelCredentials, bounds: CallBounds
+        self,
+        address: PeerAddress,
+        credentials: grpc.ChannelCredentials,
+        bounds: CallBounds,
+        door: Door | None = None,
     ) -> None:
+        """Connect at need, straight to the address, or through a door of this channel's own."""
         self.num_calls = 0
         """Calls in flight or waiting for their turn."""
         self.turns = asyncio.Semaphore(bounds.max_calls_per_peer)
         self.stream_turns = asyncio.Semaphore(bounds.max_streams_per_peer)
         self._channel = grpc.aio.secure_channel(
-            str(address.endpoint),
+            str(address.endpoint) if door is None else door.target,
             credentials,
-            options=channel_options(get_host_name(address.node_id)),
+            options=channel_options(get_host_name(address.node_id), is_piped=door is not None),
         )
+        self._door = door
         self._unary: dict[str, grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         self._stream: dict[str, grpc.aio.UnaryStreamMultiCallable[bytes, bytes]] = {}
 
@@ -80,13 +87,21 @@ class PeerChannel:
     async def close(self) -> None:
         """Cancel what is in flight and disconnect."""
         await self._channel.close(None)
+        if self._door is not None:
+            self._door.close()
 
 
 class CallClient:
     """Calls peers over channels that are opened at need, closed at need too."""
 
     def __init__(
-        self, credentials: NodeCredentials, bounds: CallBounds, traffic: Traffic, clock: Clock
+        self,
+        credentials: NodeCredentials,
+        bounds: CallBounds,
+        traffic: Traffic,
+        sockets: PipeSockets,
+        *,
+        clock: Clock,
     ) -> None:
         self._me = credentials.node_id
         self._tls = grpc.ssl_channel_credentials(
@@ -94,7 +109,8 @@ class CallClient:
         )
         self._bounds = bounds
         self._traffic = traffic
-        self._channels: OrderedDict[PeerAddress, PeerChannel] = OrderedDict()
+        self._sockets = sockets
+        self._channels: OrderedDict[tuple[PeerAddress, bool], PeerChannel] = OrderedDict()
         self._refusals = Occasional(clock)
         self._is_closed = False
 
@@ -170,13 +186,15 @@ class CallClient:
     ) -> AsyncIterator[tuple[PeerChannel, float]]:
         """The peer's channel, in turn and kept from being evicted, and the seconds left then."""
         deadline = asyncio.get_running_loop().time() + timeout_s
-        channel = self._channels.get(peer)
+        place = peer, self._sockets.needs_pipe(peer.node_id)
+        channel = self._channels.get(place)
         evicted = None
         if channel is None:
             evicted = self._make_room()
-            channel = PeerChannel(peer, self._tls, self._bounds)
-            self._channels[peer] = channel
-        self._channels.move_to_end(peer)
+            door = self._sockets.open_door(peer.node_id) if place[1] else None
+            channel = PeerChannel(peer, self._tls, self._bounds, door)
+            self._channels[place] = channel
+        self._channels.move_to_end(place)
         channel.num_calls += 1
         try:
             if evicted is not None:
@@ -202,9 +220,9 @@ class CallClient:
     def _make_room(self) -> PeerChannel | None:
         if len(self._channels) < self._bounds.max_channels:
             return None
-        for address, channel in self._channels.items():
+        for place, channel in self._channels.items():
             if channel.num_calls == 0:
-                return self._channels.pop(address)
+                return self._channels.pop(place)
         raise PeerUnreachable(f"all {self._bounds.max_channels} channels are in use")
 
     @contextmanager

@@ -78,8 +78,11 @@ def server_options(bounds: CallBounds) -> Options:
     ]
 
 
-def channel_options(host_name: str) -> Options:
-    """Channel arguments towards the node whose certificate carries `host_name`."""
+def channel_options(host_name: str, *, is_piped: bool = False) -> Options:
+    """Channel arguments towards the node whose certificate carries `host_name`.
+
+    A connection through a pipe takes some round trips to two nodes to be made.
+    """
     return [
         *_BOTH,
         ("grpc.ssl_target_name_override", host_name),
@@ -87,6 +90,6 @@ def channel_options(host_name: str) -> Options:
         ("grpc.enable_http_proxy", 0),  # peers are called directly, whatever the environment says
         ("grpc.use_local_subchannel_pool", 1),  # closing a channel closes its connection
         ("grpc.initial_reconnect_backoff_ms", 200),
-        ("grpc.min_reconnect_backoff_ms", 2_000),
+        ("grpc.min_reconnect_backoff_ms", 10_000 if is_piped else 2_000),
         ("grpc.max_reconnect_backoff_ms", 5_000),
     ]

@@ -21,9 +21,10 @@ from neuroswarm.identity.certificate import NodeCredentials
 from neuroswarm.net.grpc_client import CallClient
 from neuroswarm.net.grpc_server import CallServer
 from neuroswarm.net.grpc_settings import CallBounds, server_options
+from neuroswarm.net.pipes import PipeSockets
 from neuroswarm.net.traffic import Traffic
 from neuroswarm.service import Service, State
-from neuroswarm.transport import Guard, StreamHandler, UnaryHandler
+from neuroswarm.transport import Guard, Pipe, Pipes, StreamHandler, UnaryHandler
 from neuroswarm.values import Endpoint, PeerAddress
 from neuroswarm.wire import limits
 
@@ -57,7 +58,10 @@ class GrpcTransport(Service):
         self._bounds = bounds
         self._traffic = Traffic()
         self._server = CallServer(credentials, bounds, self._traffic, self._report_bug)
-        self._client = CallClient(credentials, bounds, self._traffic, clock or SystemClock())
+        self._sockets = PipeSockets()
+        self._client = CallClient(
+            credentials, bounds, self._traffic, self._sockets, clock=clock or SystemClock()
+        )
         self._bug: asyncio.Future[None] | None = None
         self._endpoint: Endpoint | None = None
 
@@ -98,6 +102,15 @@ class GrpcTransport(Service):
         self._require_new()
         self._server.add_stream(method, handler)
 
+    def use_pipes(self, pipes: Pipes) -> None:
+        """Set who makes pipes to the peers that are called through one; before `start`."""
+        self._require_new()
+        self._sockets.pipes = pipes
+
+    def accept(self, pipe: Pipe) -> None:
+        """Answer the calls that come through a pipe, like those that come straight."""
+        self._sockets.accept(pipe)
+
     async def call(
         self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
     ) -> bytes:
@@ -132,6 +145,7 @@ class GrpcTransport(Service):
 
     async def _open(self, stack: AsyncExitStack) -> None:
         self._bug = asyncio.get_running_loop().create_future()
+        await stack.enter_async_context(self._sockets)
         server = grpc.aio.server(
             handlers=(self._server,),
             options=server_options(self._bounds),
@@ -149,6 +163,8 @@ class GrpcTransport(Service):
                 f"cannot listen on tcp {self._listen}: the port is in use or the address is not "
                 "this machine's (choose another)"
             ) from error
+        if self._sockets.own_path is not None:
+            server.add_secure_port(f"unix:{self._sockets.own_path}", credentials)
         stack.push_async_callback(self._client.close)
         stack.push_async_callback(server.stop, _STOP_GRACE_S)
         await server.start()
@@ -156,7 +172,7 @@ class GrpcTransport(Service):
         logger.debug("answering calls on %s", self._endpoint)
 
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
-        return (self._raise_bug(),)
+        return (self._raise_bug(), self._sockets.wait_closed())
 
     async def _raise_bug(self) -> None:
         assert self._bug is not None, "_open() made it"

@@ -37,11 +37,13 @@ from neuroswarm.node.home import Home
 from neuroswarm.node.inquiry import Inquirer
 from neuroswarm.node.intake import Cohort, Intake
 from neuroswarm.node.joining import LISTEN_S, Joiner
+from neuroswarm.node.relaying import Relaying, assemble_relaying
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.resuming import Resuming
 from neuroswarm.node.round_parts import Observer, RoundParts
 from neuroswarm.node.voice import Voice
 from neuroswarm.reach.service import ReachService
+from neuroswarm.service import Service
 from neuroswarm.transfer.donor import StateDonor
 from neuroswarm.transfer.download import StateDownloader
 from neuroswarm.values import Endpoint
@@ -62,6 +64,12 @@ class Membership:
     search: Search
     directory: TrackerDirectory
     reach: ReachService
+    relaying: Relaying
+
+    @property
+    def services(self) -> tuple[Service, ...]:
+        """Its parts that run, in the order of their start."""
+        return self.heartbeat, self.search, self.reach, self.relaying.lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +134,9 @@ def assemble_membership(
     )
     directory = TrackerDirectory(peers, sealer=sealer, clock=clock, record=record)
     reach = ReachService(carriers.rpc, peers, clock=clock, on_change=heartbeat.announce_now)
-    return Membership(peers, door, record, heartbeat, search, directory, reach)
+    relaying = assemble_relaying(config.relay, carriers, reach, peers, clock=clock)
+    relaying.lines.on_change = heartbeat.announce_now
+    return Membership(peers, door, record, heartbeat, search, directory, reach, relaying)
 
 
 def make_downloader(

@@ -19,7 +19,7 @@ from neuroswarm.net.exhaustion import quiet_accepting
 from neuroswarm.net.grpc_settings import CallBounds
 from neuroswarm.net.grpc_transport import GrpcTransport
 from neuroswarm.service import Service
-from neuroswarm.transport import Datagrams, Rpc
+from neuroswarm.transport import Datagrams, Pipe, Pipes, Rpc
 from neuroswarm.values import Endpoint
 
 
@@ -44,6 +44,14 @@ class Carriers(Protocol):
     @property
     def heartbeat_endpoint(self) -> Endpoint:
         """Where datagrams are taken; once started."""
+        ...
+
+    def use_pipes(self, pipes: Pipes) -> None:
+        """Set who makes pipes to the peers that are called through one; before `start`."""
+        ...
+
+    def accept(self, pipe: Pipe) -> None:
+        """Answer the calls that come through a pipe."""
         ...
 
     async def start(self) -> None:
@@ -86,6 +94,14 @@ class NetworkCarriers(Service):
     def heartbeat_endpoint(self) -> Endpoint:
         """Where datagrams are taken; once started."""
         return self.datagrams.endpoint
+
+    def use_pipes(self, pipes: Pipes) -> None:
+        """Set who makes pipes to the peers that are called through one; before `start`."""
+        self.rpc.use_pipes(pipes)
+
+    def accept(self, pipe: Pipe) -> None:
+        """Answer the calls that come through a pipe."""
+        self.rpc.accept(pipe)
 
     async def _open(self, stack: AsyncExitStack) -> None:
         stack.enter_context(quiet_accepting(SystemClock()))

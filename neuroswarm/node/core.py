@@ -210,9 +210,8 @@ class NodeCore(Service):
             hints=parts.membership.search.hosts,
         )
         _log_address(parts)
-        await stack.enter_async_context(parts.membership.heartbeat)
-        await stack.enter_async_context(parts.membership.search)
-        await stack.enter_async_context(parts.membership.reach)
+        for service in parts.membership.services:
+            await stack.enter_async_context(service)
         await stack.enter_async_context(parts.rounds.gossip)
         await stack.enter_async_context(parts.rounds.donor)
         await self._take_first_state(parts)
@@ -227,20 +226,19 @@ class NodeCore(Service):
 
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
         parts = self.require_parts()
+        finders = parts.membership.services
         services = (
             parts.carriers,
             parts.compute,
             parts.web,
-            parts.membership.heartbeat,
-            parts.membership.search,
-            parts.membership.reach,
             parts.rounds.gossip,
             parts.rounds.donor,
             parts.recorder,
             parts.checkpointer,
             parts.rounds.driver,
         )
-        return (self.vigil.watch(), *(service.wait_closed() for service in services))
+        ends = [part.wait_closed() for part in services] + [s.wait_closed() for s in finders]
+        return (self.vigil.watch(), *ends)
 
     async def _take_first_state(self, parts: Parts) -> None:
         kept = await asyncio.to_thread(parts.home.load_latest, parts.cohort.architecture)

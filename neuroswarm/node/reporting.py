@@ -67,6 +67,7 @@ class Reporter:
             tokens_per_s=self._tokens_per_s(),
             inner_steps=replica.inner_steps,
             reach=parts.membership.reach.reach,
+            relays=parts.membership.relaying.lines.relays,
         )
 
     def measure(self) -> Mapping[str, object]:
@@ -135,6 +136,7 @@ class Reporter:
             "disk_written_bytes_total": parts.home.bytes_written,
             "hints": parts.membership.search.get_status(),
             **parts.membership.reach.get_status(),
+            **parts.membership.relaying.get_status(),
             "statements": dict(parts.rounds.intake.counters),
             "gossip": dict(parts.rounds.gossip.counters),
             **describe_admission(
@@ -181,7 +183,8 @@ class Reporter:
                 "round": peer.heartbeat.round,
                 "digest": peer.heartbeat.digest.hex()[:8],
                 "last_seen_s": round(now - peer.last_seen_s, 1),
-                "is_dialled": peer.is_dialled,
+                "is_relayed": peer.needs_relay,
+                "relays": list(map(str, peer.heartbeat.relays)),
                 "rtt_ms": None if peer.rtt_s is None else round(1000 * peer.rtt_s, 1),
                 "tokens_per_s": peer.heartbeat.tokens_per_s,
                 "available_memory_mb": peer.heartbeat.available_memory_mb,

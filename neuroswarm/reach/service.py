@@ -30,6 +30,9 @@ LOOK_S = 1.0
 RETRY_S = 5.0
 """Seconds before a peer that did not answer is asked again."""
 
+TRY_AGAIN_S = 120.0
+"""Seconds between two calls straight to a peer that has relays."""
+
 MAX_ASKED_AT_ONCE = 4
 _ANSWER_TIMEOUT_S = 2.5 * DIAL_TIMEOUT_S
 _LINE_EVERY_S = 60.0
@@ -63,6 +66,7 @@ class ReachService(Service):
         self._on_change = on_change
         self._retry_at: dict[NodeId, float] = {}
         self._asking: set[NodeId] = set()
+        self._tried_at: dict[NodeId, float] = {}
         self._random = random.Random(peers.me)
         self._answered_at = clock.monotonic()
         self._quiet_until = clock.monotonic() + _LINE_EVERY_S
@@ -75,6 +79,15 @@ class ReachService(Service):
     def reach(self) -> Reach:
         """Whether others reach this node."""
         return self.verdicts.reach
+
+    def try_straight(self, peer: Peer) -> None:
+        """See, now and then, whether a peer that has relays can be called without."""
+        now = self._clock.monotonic()
+        if now < self._tried_at.get(peer.node_id, now) or len(self._asking) >= MAX_ASKED_AT_ONCE:
+            return
+        self._tried_at[peer.node_id] = now + TRY_AGAIN_S
+        self._asking.add(peer.node_id)
+        self._spawn(self._try(peer))
 
     def get_status(self) -> dict[str, object]:
         """The part of `/status` on it."""
@@ -98,6 +111,9 @@ class ReachService(Service):
             now = self._clock.monotonic()
             known = [peer for peer in self._peers.all(now) if not peer.heartbeat.is_leaving]
             self._forget_all_but({peer.node_id for peer in known})
+            for peer in known:
+                if peer.heartbeat.relays and peer.is_dialled:
+                    self.try_straight(peer)  # it may have gone behind a router
             for peer in self._choose(known, now):
                 self._asking.add(peer.node_id)
                 self._spawn(self._ask(peer))
@@ -134,6 +150,12 @@ class ReachService(Service):
         self.reason = reply.reason or self.reason
         self._note_change(before)
 
+    async def _try(self, peer: Peer) -> None:
+        try:
+            await self.dial_back.reaches(peer.address)
+        finally:
+            self._asking.discard(peer.node_id)
+
     async def _call(self, peer: Peer) -> DialReply:
         request = reach_pb2.DialRequest().SerializeToString()
         answer = await self._rpc.call(peer.address, DIAL, request, timeout_s=_ANSWER_TIMEOUT_S)
@@ -143,6 +165,7 @@ class ReachService(Service):
         before = self.reach
         self.verdicts.keep_only(known)
         self._retry_at = {id_: at for id_, at in self._retry_at.items() if id_ in known}
+        self._tried_at = {id_: at for id_, at in self._tried_at.items() if id_ in known}
         self._note_change(before)
 
     def _note_change(self, before: Reach) -> None:

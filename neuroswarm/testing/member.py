@@ -23,6 +23,7 @@ from neuroswarm.service import Service, State
 from neuroswarm.testing.memory_datagrams import MemoryDatagrams
 from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.memory_rpc import MemoryRpc
+from neuroswarm.transport import Pipe, Pipes
 from neuroswarm.values import Endpoint, NodeId, short
 
 REST_S = 0.002
@@ -40,6 +41,13 @@ class MemoryCarriers(Service):
         self.heartbeat_endpoint = heartbeat_endpoint(host)
         self.rpc: MemoryRpc = network.rpc(node_id, self.grpc_endpoint)
         self.datagrams: MemoryDatagrams = network.datagrams(self.heartbeat_endpoint, node_id)
+
+    def use_pipes(self, pipes: Pipes) -> None:
+        """Do without: in memory every node is called straight."""
+
+    def accept(self, pipe: Pipe) -> None:
+        """Let nothing in: nobody makes pipes here."""
+        pipe.close()
 
     async def _open(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self.datagrams)

@@ -1,14 +1,16 @@
-"""Waiting for what other processes do.
+"""Waiting for what other processes and other tasks do.
 
 Knows nothing of what is waited for.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
 PACE_S = 0.1
+LOOK_S = 0.02
 
 
 def wait_until(condition: Callable[[], bool], *, within_s: float) -> None:
@@ -22,3 +24,16 @@ def wait_until(condition: Callable[[], bool], *, within_s: float) -> None:
         if time.monotonic() >= deadline:
             raise TimeoutError(f"not within {within_s:g} s")
         time.sleep(PACE_S)
+
+
+async def until(condition: Callable[[], bool], *, within_s: float = 90.0) -> None:
+    """Look at a condition again and again, until it holds, and let other tasks run meanwhile.
+
+    Raises:
+        TimeoutError: it does not hold after `within_s` seconds.
+    """
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"not within {within_s:g} s")
+        await asyncio.sleep(LOOK_S)

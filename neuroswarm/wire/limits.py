@@ -11,6 +11,17 @@ MAX_HEARTBEAT_BYTES = 1024
 INSTANCE_BYTES = 8
 """Name of one life of a node."""
 
+PIPE_WINDOW_BYTES = 256 * 1024
+"""Bytes on a relayed pipe that the receiver has not asked to be followed yet, each way."""
+
+MAX_FRAME_DATA_BYTES = 32 * 1024
+MAX_BATCH_DATA_BYTES = 256 * 1024
+"""Data in all frames of one message to or from a relay."""
+
+MAX_FRAMES = 256
+MAX_FRAMES_BYTES = MAX_BATCH_DATA_BYTES + 64 * MAX_FRAMES
+"""One message to a relay, with what frames take besides their data."""
+
 MAX_RELAYS = 3
 """Nodes through which an unreachable one is reached."""
 

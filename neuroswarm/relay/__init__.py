@@ -1,0 +1,1 @@
+"""Pipes through a third node, for nodes that others do not reach."""

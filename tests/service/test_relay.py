@@ -1,0 +1,141 @@
+"""Nodes that others cannot reach are called through a third one, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+from relay_scene import CLOSED_PORT, Scene
+
+from neuroswarm.config.sections import RelayConfig
+from neuroswarm.errors import PeerUnreachable
+from neuroswarm.relay.desk import ATTACH, PUSH
+from neuroswarm.testing.waiting import until
+from neuroswarm.values import Endpoint, PeerAddress, Reach
+from neuroswarm.wire.relaying import Attachment, Frame, encode_frames
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    async with AsyncExitStack() as stack:
+        yield Scene(stack)
+
+
+async def relayed_pair(scene: Scene):
+    """Two nodes that nobody reaches, and one that everybody does."""
+    anna, bert = await scene.add(is_closed=True), await scene.add(is_closed=True)
+    carl = await scene.add()
+    await until(lambda: anna.relays == bert.relays == (carl.id,))
+    return anna, bert, carl
+
+
+async def test_two_closed_nodes_call_each_other_through_an_open_one(scene):
+    anna, bert, carl = await relayed_pair(scene)
+    await until(lambda: carl.reach.reach is Reach.OPEN)
+    assert anna.reach.get_status()["reachable"] is False
+    assert anna.peers.get(bert.id).address.endpoint.port == CLOSED_PORT
+    assert await anna.call(bert) == b"hello"
+    assert await bert.call(anna, bytes(3_000_000)) == bytes(3_000_000)
+    assert bert.asked == [anna.id], "TLS within the pipe proves who calls"
+    assert anna.asked == [bert.id]
+    status = carl.relaying.get_status()["relayed"]
+    assert status["nodes"] >= 2
+    assert status["bytes"] > 6_000_000
+    assert status["cut"] == 0
+
+
+async def test_an_open_node_calls_the_closed_ones_that_it_relays_for(scene):
+    anna, _, carl = await relayed_pair(scene)
+    assert await carl.call(anna) == b"hello"
+    assert anna.asked == [carl.id]
+
+
+async def test_a_node_calls_through_a_relay_that_is_not_its_own(scene):
+    anna, _, carl = await relayed_pair(scene)
+    dora = await scene.add()
+    await until(lambda: dora.peers.get(anna.id).heartbeat.relays == (carl.id,))
+    assert await dora.call(anna) == b"hello"
+    assert carl.relaying.desk.board.find(dora.id) is not None
+
+
+async def test_another_relay_takes_over(scene):
+    anna, bert, carl = await relayed_pair(scene)
+    assert await anna.call(bert) == b"hello"
+    dora = await scene.add()
+    await until(lambda: dora.id in anna.relays and dora.id in bert.relays)
+    await scene.stop(carl)
+    await until(lambda: anna.relays == bert.relays == (dora.id,))
+    scene.tell()
+    answered = False
+    while not answered:  # what was in flight has failed; the next pipe goes through the other
+        try:
+            answered = await anna.call(bert) == b"hello"
+        except PeerUnreachable:
+            await asyncio.sleep(0)
+    assert dora.relaying.desk.board.num_pipes > 0
+
+
+async def test_a_node_that_is_reached_after_all_is_called_straight(scene):
+    anna, _, carl = await relayed_pair(scene)
+    assert await carl.call(anna) == b"hello"
+    anna.is_closed = False
+    scene.tell()
+    assert await carl.reach.dial_back.reaches(carl.address_of(anna)) == ""
+    assert not carl.relaying.paths.needs_pipe(anna.id)
+    before = carl.relaying.desk.board.num_bytes
+    assert await carl.call(anna, bytes(1_000_000)) == bytes(1_000_000)
+    assert carl.relaying.desk.board.num_bytes < before + 1_000_000
+
+
+async def test_nobody_is_relayed_for_where_that_is_off(scene):
+    anna = await scene.add(is_closed=True)
+    carl = await scene.add(relay=RelayConfig(enabled=False))
+    await until(lambda: carl.reach.reach is not Reach.UNKNOWN or anna.reach.verdicts.missed_by)
+    dora = await scene.add()
+    await until(lambda: anna.relays == (dora.id,))
+    assert carl.relaying.desk.board.num_lines == 0
+
+
+async def test_an_outsider_of_the_pair_cannot_pass_as_one_of_them(scene):
+    """A relay that leads a pipe elsewhere brings nothing but a failed call."""
+    anna, bert, carl = await relayed_pair(scene)
+    board, carry = carl.relaying.desk.board, carl.relaying.desk.board.take
+
+    def mislead(line, frames):
+        there = {bert.id: carl.id}
+        carry(line, [Frame(f.pipe, there.get(f.open, f.open), f.credit, f.data) for f in frames])
+
+    board.take = mislead
+    carl.relaying.lines._attach(carl.id, takes_pipes=True)
+    with pytest.raises(PeerUnreachable):
+        await anna.call(bert)
+    assert bert.asked == carl.asked == []
+
+
+async def test_a_deaf_attached_node_holds_up_nobody_else(scene):
+    anna, bert, carl = await relayed_pair(scene)
+    deaf, session = await scene.add_bare(), b"deaf one"
+    address = carl.carriers.rpc.address
+    stream = deaf.stream(address, ATTACH, Attachment(session, True).encode(), timeout_s=60)
+    await anext(stream)
+    frames = [Frame(1, open=anna.id, data=b"\x16" * 30_000)]
+    await deaf.call(address, PUSH, encode_frames(session, frames), timeout_s=30)
+    assert await bert.call(anna) == b"hello"
+    await stream.aclose()
+    await until(lambda: carl.relaying.desk.board.find(deaf.address.node_id) is None)
+
+
+async def test_a_peer_without_any_usable_relay_is_unreachable(scene):
+    anna, _, carl = await relayed_pair(scene)
+    dora = await scene.add()
+    await until(lambda: dora.peers.get(anna.id).heartbeat.relays == (carl.id,))
+    await scene.stop(carl)
+    with pytest.raises(PeerUnreachable):
+        await dora.call(anna)
+    with pytest.raises(PeerUnreachable, match="not known any more"):
+        await dora.relaying.paths.open(carl.carriers.rpc.address.node_id.__class__(bytes(20)))
+    assert PeerAddress(anna.id, Endpoint("127.0.0.1", CLOSED_PORT)) == dora.address_of(anna)
