@@ -18,7 +18,8 @@ from neuroswarm.identity.certificate import MEMBER_NAME, issue
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.net.grpc_settings import METHOD_PREFIX, NONCE_KEY
-from neuroswarm.v1 import envelope_pb2, gossip_pb2, reach_pb2, rounds_pb2, state_pb2
+from neuroswarm.v1 import envelope_pb2, gossip_pb2, reach_pb2, relay_pb2, rounds_pb2, state_pb2
+from neuroswarm.values import NodeId
 from neuroswarm.wire import limits
 from neuroswarm.wire.signed import Kind, sign
 
@@ -31,7 +32,8 @@ CALLS_OF_IDENTITY = 60
 NUM_CALLERS, NUM_SIGNERS, NUM_STATEMENTS = 4_200, 8_300, 66_000
 """A little more than a node remembers: bans, scores and buckets; positions; ids of statements."""
 
-STREAMS = frozenset({"Gossip/Payload", "State/Piece"})
+STREAMS = frozenset({"Gossip/Payload", "State/Piece", "Relay/Attach"})
+_SESSION = b"fuzzing!"
 
 
 class Member:
@@ -185,6 +187,25 @@ class Requests:
         """A call back."""
         return reach_pb2.HelloRequest()
 
+    def attach(self, _key: NodeKey) -> Message:
+        """A wish to be attached to a relay, mostly under the session of the frames below."""
+        session = _SESSION if self._rng.randrange(4) else self._rng.randbytes(8)
+        return relay_pb2.AttachRequest(session=session, takes_pipes=bool(self._rng.randrange(4)))
+
+    def frames(self, _key: NodeKey) -> Message:
+        """Frames of pipes to the node itself, to the caller and to nobody, in and out of bounds."""
+        rng, made = self._rng, relay_pb2.RelayFrames(session=_SESSION)
+        victim = NodeId.of_key(self._liar.scene.victim.public_key)
+        for _ in range(rng.choice((0, 1, 3, 30, 256, 257))):
+            made.frames.add(
+                pipe=rng.choice((0, 1, 1, 2, 3, 5, 2**31 - 1, 2**31, 2**32 - 1)),
+                open=rng.choice((b"", b"", victim, rng.randbytes(20), rng.randbytes(19))),
+                credit=rng.choice((0, 0, 1, 256 * 1024, 256 * 1024 + 1, 2**32 - 1)),
+                data=rng.randbytes(rng.choice((0, 0, 1, 500, 500, 32 * 1024, 32 * 1024 + 1))),
+                is_end=rng.randrange(8) == 0,
+            )
+        return made
+
     def _id(self) -> bytes:
         heard = self._liar.scene.heard
         real = [heard_.signature[:32] for heard_ in heard]
@@ -204,6 +225,8 @@ _MAKERS: Mapping[str, Callable[[Requests, NodeKey], Message]] = {
     "State/Piece": Requests.piece,
     "Reach/Dial": Requests.dial,
     "Reach/Hello": Requests.hello,
+    "Relay/Attach": Requests.attach,
+    "Relay/Push": Requests.frames,
 }
 
 
