@@ -24,6 +24,9 @@ from neuroswarm.wire import limits
 from neuroswarm.wire.signed import Kind, sign
 
 TIMEOUT_S = 30.0
+ATTACHED_S = 0.5
+"""Seconds of being attached to a relay, which has no other end."""
+
 CALLS_AT_ONCE = 8
 IDENTITIES_AT_ONCE = 4
 CALLS_OF_IDENTITY = 60
@@ -62,7 +65,8 @@ class Member:
         path, metadata = METHOD_PREFIX + method, ((NONCE_KEY, nonce),)
         if method in STREAMS:
             stream = self._channel.unary_stream(path, None, None)
-            call = stream(request, timeout=TIMEOUT_S, metadata=metadata)
+            timeout_s = ATTACHED_S if method == "Relay/Attach" else TIMEOUT_S
+            call = stream(request, timeout=timeout_s, metadata=metadata)
             return b"".join([message async for message in call])
         unary = self._channel.unary_unary(path, None, None)
         reply: bytes = await unary(request, timeout=TIMEOUT_S, metadata=metadata)
@@ -196,13 +200,22 @@ class Requests:
         """Frames of pipes to the node itself, to the caller and to nobody, in and out of bounds."""
         rng, made = self._rng, relay_pb2.RelayFrames(session=_SESSION)
         victim = NodeId.of_key(self._liar.scene.victim.public_key)
-        for _ in range(rng.choice((0, 1, 3, 30, 256, 257))):
+        pipe = rng.choice((1, 1, 101, 2**31 - 9))
+        for _ in range(rng.choice((0, 1, 3, 10, 30, 256))):
             made.frames.add(
-                pipe=rng.choice((0, 1, 1, 2, 3, 5, 2**31 - 1, 2**31, 2**32 - 1)),
-                open=rng.choice((b"", b"", victim, rng.randbytes(20), rng.randbytes(19))),
-                credit=rng.choice((0, 0, 1, 256 * 1024, 256 * 1024 + 1, 2**32 - 1)),
-                data=rng.randbytes(rng.choice((0, 0, 1, 500, 500, 32 * 1024, 32 * 1024 + 1))),
+                pipe=pipe,
+                open=rng.choice((b"", victim, victim, rng.randbytes(20))),
+                credit=rng.choice((0, 0, 0, 1, 256 * 1024)),
+                data=rng.randbytes(rng.choice((0, 1, 500, 500, 32 * 1024))),
                 is_end=rng.randrange(8) == 0,
+            )
+            pipe += rng.choice((0, 0, 2))
+        if rng.randrange(4) == 0:
+            made.frames.add(
+                pipe=rng.choice((0, 1, 2, 2**31, 2**32 - 1)),
+                open=rng.randbytes(rng.choice((0, 19, 20, 21))),
+                credit=rng.choice((0, 256 * 1024 + 1, 2**32 - 1)),
+                data=bytes(rng.choice((0, 32 * 1024 + 1))),
             )
         return made
 

@@ -21,9 +21,11 @@ from neuroswarm.heartbeat.datagram import decode_datagram
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.membership.received import read_record
 from neuroswarm.net.datagram import CONTEXT
+from neuroswarm.relay.switchboard import RelayBounds, Switchboard
 from neuroswarm.rounds import statements
 from neuroswarm.v1 import gossip_pb2, reach_pb2, state_pb2
 from neuroswarm.wire.messages import parse
+from neuroswarm.wire.relaying import Attachment, decode_attachment, decode_frames
 from neuroswarm.wire.signed import Kind, Signed, peek_id, sign, verify
 
 NUM_INPUTS = int(os.environ.get("FUZZ_INPUTS", "1500"))
@@ -39,6 +41,35 @@ REQUESTS = {
     "Reach/Dial": reach_pb2.DialRequest,
     "Reach/Hello": reach_pb2.HelloRequest,
 }
+CALLER, VICTIM = make_key("caller"), make_key("victim")
+
+
+class RelayUnderFire:
+    """A switchboard to which the caller and the victim are attached, as the requests have it."""
+
+    def __init__(self) -> None:
+        self.bounds = RelayBounds(max_pipes=20, max_pipes_per_opener=8, max_buffered_bytes=10**6)
+        self.board = Switchboard(self.bounds)
+        self.victim = self.board.attach(VICTIM.node_id, Attachment(bytes(8), True), lambda: None)
+        self.num_taken = 0
+
+    def read(self, method: str, data: bytes) -> None:
+        """Carry out one request; nothing grows beyond its bounds."""
+        if method == "Relay/Attach":
+            self.board.attach(CALLER.node_id, decode_attachment(data), lambda: None)
+            return
+        _, frames = decode_frames(data)
+        line = self.board.find(CALLER.node_id)
+        if line is not None:
+            self.num_taken += len(frames)
+            try:
+                self.board.take(line, frames)
+            finally:
+                line.queue.take_batch()
+                self.victim.queue.take_batch()
+        assert self.board.num_buffered <= self.bounds.max_buffered_bytes
+        assert self.board.num_pipes <= self.bounds.max_pipes_per_opener
+        assert len(self.victim.queue) <= self.bounds.max_pipes
 
 
 def make_liar(seed: int) -> Liar:
@@ -120,18 +151,23 @@ def test_datagrams_of_members_are_read_or_refused():
 def test_requests_of_members_are_read_or_refused():
     liar = make_liar(3)
     requests, key = Requests(liar), make_key("caller")
-    refused, num_statements = 0, 0
+    refused, num_statements, relay = 0, 0, RelayUnderFire()
     for _ in range(NUM_INPUTS):
         method, data, _ = requests.make(key)
         try:
             if method in REQUESTS:
                 parse(REQUESTS[method], data)
+            elif method.startswith("Relay/"):
+                relay.read(method, data)
             else:
                 num_statements += read_push(data)
         except PeerError:
             refused += 1
     assert 0 < refused < NUM_INPUTS
     assert num_statements > NUM_INPUTS // 10
+    assert relay.num_taken > 0
+    assert relay.board.num_bytes > 0
+    assert relay.board.num_cut > 0
 
 
 @pytest.mark.parametrize("seed", [4, 5])
