@@ -69,6 +69,7 @@ class ReachService(Service):
         self._tried_at: dict[NodeId, float] = {}
         self._random = random.Random(peers.me)
         self._answered_at = clock.monotonic()
+        self._heard_of_at, self._num_heard_of = float("-inf"), 0
         self._quiet_until = clock.monotonic() + _LINE_EVERY_S
         self.dial_back = DialBack(rpc, peers, clock=clock)
         self.verdicts = Verdicts()
@@ -184,7 +185,9 @@ class ReachService(Service):
     def _say_if_cut_off(self, known: list[Peer]) -> None:
         """Say once a minute that peers are known, but none answers."""
         now = self._clock.monotonic()
-        if not known:
+        if known:
+            self._heard_of_at, self._num_heard_of = now, len(known)
+        elif now - self._heard_of_at > _LINE_EVERY_S:
             self._answered_at = now  # whoever looks for peers says what is wrong
         if now - self._answered_at < _LINE_EVERY_S or now < self._quiet_until:
             return
@@ -192,5 +195,5 @@ class ReachService(Service):
         logger.warning(
             "no reachable peer; need one public node: %d known, none answers (start a node "
             "where others can connect to it, or forward a port of a router and set --announce)",
-            len(known),
+            self._num_heard_of,
         )
