@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from neuroswarm.errors import PeerError
+from neuroswarm.errors import PeerError, PeerUnreachable
 from neuroswarm.service import Service, State
 from neuroswarm.transport import Pipe, Pipes
 from neuroswarm.values import NodeId
@@ -85,14 +85,18 @@ class PipeSockets(Service):
         return self.pipes.needs_pipe(peer)
 
     def open_door(self, peer: NodeId) -> Door:
-        """Make a local socket behind which that peer is; a pipe is opened for each who enters."""
+        """Make a local socket behind which that peer is; a pipe is opened for each who enters.
+
+        Raises:
+            PeerUnreachable: this machine has no socket left, or no room for its name.
+        """
         assert self._folder is not None, "needs_pipe() says so"
         self._num_doors += 1
         path = self._folder / str(self._num_doors)
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listening.bind(str(path))
-        listening.listen(_BACKLOG)  # at once: gRPC does not wait for it
-        door = Door(path, listening)
+        try:
+            door = Door(path, _listen(path))
+        except OSError as error:
+            raise PeerUnreachable(f"no socket for a pipe: {error.strerror}", peer=peer) from error
         self._spawn(self._serve(door, peer))
         return door
 
@@ -151,6 +155,18 @@ class PipeSockets(Service):
 
         self._spawn(_carry_in(pipe, writer, end))
         self._spawn(_carry_out(reader, pipe, end))
+
+
+def _listen(path: Path) -> socket.socket:
+    """A local socket that takes connections at once: gRPC does not wait for it."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.bind(str(path))
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
 
 
 async def _carry_in(pipe: Pipe, writer: asyncio.StreamWriter, end: Callable[[], None]) -> None:

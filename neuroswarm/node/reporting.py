@@ -52,7 +52,7 @@ class Reporter:
             swarm_id=parts.cohort.swarm_id,
             sequence=0,
             time=0.0,
-            host=self.host,
+            host=self._reached_host(),
             grpc_port=parts.carriers.grpc_endpoint.port,
             heartbeat_port=parts.carriers.heartbeat_endpoint.port,
             http_port=parts.web.endpoint.port,
@@ -195,6 +195,12 @@ class Reporter:
     def metrics(self) -> Iterable[Measured]:
         """`/metrics`: the numbers of `/status`."""
         return measure_mapping("neuroswarm", dict(self.status()))
+
+    def _reached_host(self) -> str:
+        """The announced host, or where peers reach this node if they do only elsewhere."""
+        if self._node.config.network.announce_host is not None:
+            return self.host
+        return self._parts.membership.reach.verdicts.better_host(self.host) or self.host
 
     def _tokens_per_s(self) -> float:
         compute, trainer = self._parts.compute, self._parts.trainer

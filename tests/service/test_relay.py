@@ -11,9 +11,14 @@ from relay_scene import CLOSED_PORT, Scene
 
 from neuroswarm.config.sections import RelayConfig
 from neuroswarm.errors import PeerUnreachable
+from neuroswarm.relay import desk
 from neuroswarm.relay.desk import ATTACH, PUSH
+from neuroswarm.relay.switchboard import Switchboard
+from neuroswarm.testing.fake_clock import FakeClock
+from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.waiting import until
-from neuroswarm.values import Endpoint, PeerAddress, Reach
+from neuroswarm.values import Endpoint, NodeId, PeerAddress, Reach
+from neuroswarm.wire import limits
 from neuroswarm.wire.relaying import Attachment, Frame, encode_frames
 
 pytestmark = pytest.mark.timeout(180)
@@ -127,6 +132,47 @@ async def test_a_deaf_attached_node_holds_up_nobody_else(scene):
     assert await bert.call(anna) == b"hello"
     await stream.aclose()
     await until(lambda: carl.relaying.desk.board.find(deaf.address.node_id) is None)
+
+
+async def test_an_attachment_is_taken_up_again_in_good_order(
+    scene, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(desk, "ATTACHED_S", 0.3)
+    anna, bert, carl = await relayed_pair(scene)
+    sessions = [carl.relaying.desk.board.find(node.id).session for node in (anna, bert)]
+    data = bytes(range(256)) * 40_000
+    for _ in range(3):
+        assert await anna.call(bert, data[:3_000_000]) == data[:3_000_000]
+    lines = [carl.relaying.desk.board.find(node.id) for node in (anna, bert)]
+    assert [line.session for line in lines] == sessions
+    assert anna.relays == bert.relays == (carl.id,)
+
+
+async def test_what_a_node_sends_through_a_relay_is_slowed_down_to_its_rate():
+    clock, network = FakeClock(), MemoryNetwork()
+    async with AsyncExitStack() as stack:
+        relay, caller = network.rpc(NodeId(b"r" * 20)), network.rpc(NodeId(b"c" * 20))
+        config = RelayConfig(max_mbit_per_node=0.8)  # 100,000 bytes a second
+        desk.RelayDesk(config, relay, Switchboard(), clock=clock)
+        for rpc in (relay, caller):
+            await stack.enter_async_context(rpc)
+        attachment = Attachment(b"session1", takes_pipes=False)
+        stream = caller.stream(relay.address, ATTACH, attachment.encode(), timeout_s=60)
+        await anext(stream)
+        request = encode_frames(b"session1", [Frame(1, data=bytes(30_000))] * 3)
+        sending = [
+            asyncio.ensure_future(caller.call(relay.address, PUSH, request, timeout_s=60))
+            for _ in range(6)
+        ]
+        await clock.advance(0.0)
+        burst = limits.MAX_FRAMES_BYTES // len(request)
+        assert sum(push.done() for push in sending) == burst < len(sending) - 1
+        for num_done in range(burst + 1, len(sending)):
+            await clock.advance(1.0)
+            assert sum(push.done() for push in sending) == num_done
+        await clock.advance(2.0)
+        await asyncio.wait_for(asyncio.gather(*sending), 5)
+        await stream.aclose()
 
 
 async def test_a_peer_without_any_usable_relay_is_unreachable(scene):
