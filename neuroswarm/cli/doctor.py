@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,23 +13,38 @@ import typer
 from neuroswarm.cli import node_options as options
 from neuroswarm.cli.exit_codes import ExitCode
 from neuroswarm.cli.node import read_layers
+from neuroswarm.cli.options import TokenFileOption, TokenOption
 from neuroswarm.cli.ports import PortClaims, PortProbe, PortWishes, plan_ports
+from neuroswarm.cli.swarm_token import find_token
 
 if TYPE_CHECKING:
     from neuroswarm.cli.settings import Settings
+    from neuroswarm.clock import Clock
+    from neuroswarm.config.swarm_node import SwarmNodeConfig
+    from neuroswarm.discovery.hint import Hint
+    from neuroswarm.doctor.calling_back import Place
+    from neuroswarm.doctor.exploring import Explored
     from neuroswarm.doctor.finding import Finding
     from neuroswarm.doctor.judge_network import PortFacts
     from neuroswarm.doctor.local import Patient
+    from neuroswarm.identity.token import SwarmToken
+
+HTTP, GRPC, HEARTBEAT = "HTTP", "gRPC", "heartbeat UDP"
+"""Names of the ports, as the line on ports has them."""
 
 
 def doctor(
     context: typer.Context,
     *,
+    tracker: options.Tracker = None,
+    peer: options.Peer = None,
     port: options.Port = None,
     grpc_port: options.GrpcPort = None,
     heartbeat_port: options.HeartbeatPort = None,
     host: options.Host = None,
     announce: options.Announce = None,
+    token: TokenOption = None,
+    token_file: TokenFileOption = None,
     name: options.Name = None,
     state_dir: options.StateDir = None,
     config: options.ConfigFile = None,
@@ -42,17 +58,45 @@ def doctor(
 
     Takes the flags, variables and file that the node gets. The exit code is 70 if a node would not
     run or not find the others, else 0. docs/doctor.md explains every line.
-    """
-    from neuroswarm.clock import SystemClock
-    from neuroswarm.doctor.local import examine_machine
 
-    patient = describe_patient(context.params, os.environ)
+    Examples:
+      neuroswarm doctor
+
+      neuroswarm doctor --token-file token --tracker http://10.0.0.5:7101
+    """
+    from neuroswarm.cli import settings as merging
+    from neuroswarm.identity.token import SwarmToken
+
+    merged = merging.resolve(read_layers(context.params, os.environ))
+    text = find_token(token, token_file, os.environ, merged.config.network.token_file)
+    secret = SwarmToken.OPEN if text is None else SwarmToken.parse(text)
+    patient = replace(
+        describe_patient(context.params, os.environ),
+        fingerprint=None if secret.is_open else secret.fingerprint,
+    )
     findings = []
-    for finding in examine_machine(patient, clock=SystemClock()):
+    for finding in examine(patient, merged.config, secret):
         findings.append(finding)
         if not as_json:
             typer.echo(str(finding))
     return conclude(findings, as_json=as_json)
+
+
+def examine(patient: Patient, settings: SwarmNodeConfig, token: SwarmToken) -> Iterator[Finding]:
+    """Ask the others, then look at this machine; each finding as soon as it is known.
+
+    Raises:
+        ConfigError: the address of a tracker or peer is none.
+    """
+    from neuroswarm.clock import SystemClock
+    from neuroswarm.doctor.judge_ways import judge_ways, tell_time
+    from neuroswarm.doctor.local import examine_machine
+    from neuroswarm.hardware.interfaces import read_interfaces
+
+    clock = SystemClock()
+    explored = _explore(patient, settings, token, clock)
+    yield from examine_machine(patient, clock=clock, told=tell_time(explored.ways))
+    yield from judge_ways(explored, read_interfaces(), patient.announce)
 
 
 def describe_patient(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Patient:
@@ -100,6 +144,42 @@ def conclude(findings: Sequence[Finding], *, as_json: bool) -> int:
     return ExitCode.UNFULFILLED if failed else ExitCode.OK
 
 
+def _explore(
+    patient: Patient, settings: SwarmNodeConfig, token: SwarmToken, clock: Clock
+) -> Explored:
+    import asyncio
+
+    from neuroswarm.discovery.hint import read_hints
+    from neuroswarm.doctor.calling_back import Place
+    from neuroswarm.doctor.exploring import Explored
+
+    network = settings.network
+    hints = read_hints(network.trackers, network.peers)
+    if not hints:
+        return Explored()
+    numbers = dict(patient.ports.ports)
+    place = None
+    if numbers:
+        first = (patient.announce or "").partition(",")[0]  # of several hosts the best
+        place = Place(network.host, numbers[GRPC], numbers[HEARTBEAT], announce=first or None)
+    return asyncio.run(_ask_all(hints, place, token, clock))
+
+
+async def _ask_all(
+    hints: Sequence[Hint], place: Place | None, token: SwarmToken, clock: Clock
+) -> Explored:
+    from neuroswarm.discovery.lookup import NameLookup
+    from neuroswarm.doctor.calling_back import ask_to_call_back
+    from neuroswarm.doctor.exploring import explore
+    from neuroswarm.identity.sealing import Sealer
+
+    explored = await explore(hints, Sealer(token.datagram_key), clock, NameLookup())
+    if place is None:
+        return explored
+    calls = await ask_to_call_back(explored.ways, place, token, clock)
+    return replace(explored, calls_back=calls)
+
+
 def _read_ports(merged: Settings) -> PortFacts:
     from neuroswarm.doctor.judge_network import PortFacts
     from neuroswarm.errors import ConfigError
@@ -116,5 +196,5 @@ def _read_ports(merged: Settings) -> PortFacts:
         return PortFacts(failure=str(error))
     finally:
         claims.release()
-    ports = (("HTTP", plan.http), ("gRPC", plan.grpc), ("heartbeat UDP", plan.heartbeat))
+    ports = ((HTTP, plan.http), (GRPC, plan.grpc), (HEARTBEAT, plan.heartbeat))
     return PortFacts(ports, plan.remarks)

@@ -99,6 +99,7 @@ def make_tracker(
     from prometheus_client import CollectorRegistry
 
     from neuroswarm.clock import SystemClock
+    from neuroswarm.discovery.probe_desk import ProbeDesk
     from neuroswarm.discovery.search import REFRESH_S
     from neuroswarm.discovery.tracker_messages import TRACKER_PATH
     from neuroswarm.discovery.tracker_server import TrackerDirectory
@@ -106,11 +107,13 @@ def make_tracker(
     from neuroswarm.membership.address_quota import choose_quota
     from neuroswarm.membership.peer_table import PeerTable
     from neuroswarm.web.server import Pages, WebServer
+    from neuroswarm.wire.probes import PROBE_PATH
 
     clock = SystemClock()
     quota = choose_quota(max_per_address, is_open=tokens.is_open)
     peers = PeerTable(NodeKey.generate().node_id, REFRESH_S, max_per_address=quota)
     directory = TrackerDirectory(peers, sealer=tokens.sealer, clock=clock)
+    probes = ProbeDesk(peers, sealer=tokens.sealer, clock=clock)
 
     def describe_peers() -> list[dict[str, object]]:
         now = clock.monotonic()
@@ -139,7 +142,8 @@ def make_tracker(
         }
 
     pages = Pages(status=describe, peers=describe_peers, registry=CollectorRegistry())
-    return WebServer(listen, pages, sealed={TRACKER_PATH: directory.handle}, is_open=is_open)
+    sealed = {TRACKER_PATH: directory.handle, PROBE_PATH: probes.handle}
+    return WebServer(listen, pages, sealed=sealed, is_open=is_open)
 
 
 async def _serve(server: WebServer) -> None:

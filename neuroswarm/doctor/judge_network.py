@@ -12,7 +12,7 @@ from neuroswarm.doctor.finding import Finding, fail, ok, skip, warn
 from neuroswarm.hardware.container import ContainerFacts
 from neuroswarm.hardware.interfaces import Interface
 
-NETWORK, CONTAINER, PORTS = "network", "container", "ports"
+NETWORK, CONTAINER, PORTS, TOKEN = "network", "container", "ports", "token"
 
 MIN_MTU = 1236
 """A full datagram (1188 bytes sealed) with the headers of UDP and IPv6."""
@@ -101,6 +101,21 @@ def judge_container(
         "--network host; or publish the three ports with the same numbers and give --announce "
         "with the host's address; nothing to do if all peers are in one overlay network",
     )
+
+
+def judge_token(fingerprint: str | None) -> Finding:
+    """Whether a node here would be one of a closed swarm.
+
+    Args:
+        fingerprint: Of its token; None without one.
+    """
+    if fingerprint is None:
+        return warn(
+            TOKEN,
+            "none: the swarm is open to everybody who can reach its ports",
+            "neuroswarm token new --out token, and --token-file token at every node",
+        )
+    return ok(TOKEN, f"fingerprint {fingerprint}; it must be the same at every node")
 
 
 def judge_ports(facts: PortFacts) -> Finding:

@@ -38,6 +38,8 @@ class Patient:
     state_dir: Path
     ports: PortFacts
     announce: str | None = None
+    fingerprint: str | None = None
+    """Of the swarm's token; None without one."""
     tries_torch: bool = True
     """Whether torch is tried, which takes seconds to minutes."""
 
@@ -90,6 +92,7 @@ def examine_machine(
     yield judge_network.judge_network(interfaces, route, patient.announce)
     yield judge_network.judge_container(container, interfaces, route, patient.announce)
     yield judge_network.judge_ports(patient.ports)
+    yield judge_network.judge_token(patient.fingerprint)
 
 
 def find_route() -> str | None:

@@ -35,6 +35,7 @@ def _look(settings: dict[str, Any]) -> None:
     _say(stage="check its arithmetic")
     from neuroswarm.diloco.known_answer import verify_arithmetic
 
+    torch.set_num_threads(1)  # more wait for one another where others take the processor
     verify_arithmetic()
     _say(stage="train")
     _train(settings)

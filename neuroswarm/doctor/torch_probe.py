@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-TIMEOUT_S = 180.0
-"""A Raspberry Pi takes half a minute to import torch from an SD card."""
+TIMEOUT_S = 600.0
+"""A Raspberry Pi takes half a minute to import torch from an SD card; a machine that is busy with
+other work takes ten times as long."""
 
 CHILD = (sys.executable, "-m", "neuroswarm.doctor.torch_child")
 _MAX_ERROR_CHARS = 300

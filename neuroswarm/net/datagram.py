@@ -17,6 +17,7 @@ from typing import Any
 from neuroswarm.clock import Clock, SystemClock
 from neuroswarm.errors import BadSignature, ConfigError, LifecycleError, PeerError
 from neuroswarm.identity.sealing import OVERHEAD_BYTES, Sealer
+from neuroswarm.net.echo import Echo
 from neuroswarm.net.occasional import Occasional
 from neuroswarm.net.traffic import Traffic
 from neuroswarm.service import Service, State
@@ -52,6 +53,7 @@ class UdpTransport(Service):
         self._clock = clock or SystemClock()
         self._traffic = Traffic()
         self._strangers = Occasional(self._clock)
+        self._echo = Echo(sealer, self._clock)
         self._handler: DatagramHandler | None = None
         self._is_congested = False
         self._socket: asyncio.DatagramTransport | None = None
@@ -134,6 +136,8 @@ class UdpTransport(Service):
                 raise BadSignature(f"datagram too large: {len(data)} bytes")
             opened = self._sealer.open(data, CONTEXT)
         except BadSignature:
+            if self._answer_probe(data, source):
+                return
             self.num_dropped += 1
             if num_strangers := self._strangers.count():
                 logger.warning(
@@ -152,6 +156,22 @@ class UdpTransport(Service):
         except Exception as error:
             self._report_bug(error)
             raise
+
+    def _answer_probe(self, data: bytes, source: Endpoint) -> bool:
+        """Answer what may be a probe; False if it is none."""
+        if len(data) > _MAX_SEALED_BYTES:
+            return False
+        try:
+            answer = self._echo.answer(data, source)
+        except BadSignature:
+            return False
+        except PeerError as error:
+            self.num_dropped += 1
+            logger.debug("probe from %s dropped: %s", source, error)
+            return True
+        if answer is not None:
+            self._send_sealed(source, answer)
+        return True
 
     def _send_sealed(self, to: Endpoint, sealed: bytes) -> None:
         assert self._socket is not None, "_open() made it"

@@ -19,7 +19,6 @@ from neuroswarm.diloco.known_answer import verify_arithmetic
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.discovery.announce import choose_announced_host
 from neuroswarm.discovery.lookup import Lookup, NameLookup
-from neuroswarm.discovery.tracker_messages import TRACKER_PATH
 from neuroswarm.errors import LifecycleError
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.identity.token_ring import TokenRing
@@ -41,6 +40,7 @@ from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
 from neuroswarm.node.restoring import restore_history, take_up
 from neuroswarm.node.rules_desk import RulesDesk
+from neuroswarm.node.sealed_desks import make_sealed_handlers
 from neuroswarm.node.solo import Solo
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.node.vigil import Vigil, longest_pause_s
@@ -53,7 +53,6 @@ from neuroswarm.training.trainer import Trainer
 from neuroswarm.values import Endpoint, short
 from neuroswarm.web.metrics import make_registry
 from neuroswarm.web.server import Pages, WebServer
-from neuroswarm.wire.control import RULES_PATH
 
 logger = logging.getLogger(__name__)
 
@@ -368,7 +367,7 @@ class NodeCore(Service):
         return WebServer(
             Endpoint(network.host, network.port),
             pages,
-            sealed={TRACKER_PATH: membership.directory.handle, RULES_PATH: desk.handle},
+            sealed=make_sealed_handlers(membership, desk, self._tokens.sealer, self._clock),
             is_open=network.http_open,
         )
 

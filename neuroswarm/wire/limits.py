@@ -71,6 +71,12 @@ MAX_SHOWN_ROUNDS = 3
 
 MAX_TRACKER_PEERS = 256
 MAX_TRACKER_BODY_BYTES = 512 * 1024
+MAX_PROBE_BYTES = 64 * 1024
+"""Padding of a probe, and of its answer."""
+
+MAX_PROBE_PEERS = 4
+"""Nodes named in the answer to a probe."""
+
 MAX_HEARD = 3
 """Other nodes' heartbeats in one datagram."""
 

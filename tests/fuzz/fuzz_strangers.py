@@ -19,7 +19,7 @@ from fuzz_scene import Liar, make_key
 from neuroswarm.identity.certificate import issue
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.identity.token import SwarmToken
-from neuroswarm.v1 import control_pb2, heartbeat_pb2
+from neuroswarm.v1 import control_pb2, heartbeat_pb2, probe_pb2
 from neuroswarm.wire.signed import Kind
 
 TIMEOUT_S = 10.0
@@ -27,6 +27,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _CONTEXTS = {
     "/v1/tracker": b"neuroswarm v1 tracker request",
     "/v1/rules": b"neuroswarm v1 rules request",
+    "/v1/probe": b"neuroswarm v1 probe request",
 }
 _WRONG_TOKEN = SwarmToken(bytes(range(32)))
 _HELLO = bytes.fromhex("16030100c8010000c40303")
@@ -113,6 +114,9 @@ class Stranger:
         if path == "/v1/tracker":
             own = liar.signed(rng.choice((Kind.HEARTBEAT, Kind.HEARTBEAT, Kind.BALLOT)), key)
             data = heartbeat_pb2.TrackerRequest(own=own).SerializeToString()
+        elif path == "/v1/probe":
+            probe = probe_pb2.ProbeRequest(answer_bytes=500, padding=bytes(500))
+            data = self._mutator.message(probe).SerializeToString()
         else:
             made = liar.signed(Kind.AMENDMENT, rng.choice((key, liar.scene.owner)))
             data = control_pb2.RulesRequest(amendment=made).SerializeToString()

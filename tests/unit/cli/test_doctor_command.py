@@ -22,6 +22,8 @@ CHECKS = [
     "network",
     "container",
     "ports",
+    "token",
+    "peers",
 ]
 
 
@@ -92,7 +94,7 @@ def test_the_doctor_itself_needs_no_torch(tmp_path: Path):
     code = (
         "import sys\n"
         "from neuroswarm.cli.main import run\n"
-        f"run(['doctor', '--quick', '--state-dir', {str(tmp_path)!r}])\n"
+        f"run(['doctor', '--quick', '--state-dir', {str(tmp_path)!r}, '--tracker', 'http://127.0.0.1:1'])\n"
         "sys.exit('torch' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

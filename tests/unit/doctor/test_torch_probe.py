@@ -1,7 +1,5 @@
 import sys
 
-import pytest
-
 from neuroswarm.doctor.torch_probe import TorchFacts, probe_torch
 
 
@@ -49,20 +47,3 @@ def test_a_child_that_cannot_be_started():
     facts = probe_torch({}, command=["/nowhere/python"])
     assert facts.stage == "start a process"
     assert facts.error
-
-
-@pytest.mark.slow
-def test_torch_of_this_machine_trains():
-    settings = {"training": {"dim": 16, "num_layers": 1, "num_heads": 1, "context": 16}}
-    facts = probe_torch(settings)
-    assert facts.is_whole, facts
-    assert facts.version
-    assert facts.peak_bytes is not None
-    assert facts.peak_bytes > 50_000_000
-
-
-@pytest.mark.slow
-def test_a_device_that_is_not_there_is_said():
-    facts = probe_torch({"resources": {"device": "nowhere"}})
-    assert (facts.stage, facts.version is not None) == ("train", True)
-    assert "device not to be used: 'nowhere'" in facts.error
