@@ -119,7 +119,7 @@ def describe_patient(parameters: Mapping[str, Any], environment: Mapping[str, st
         settings=settings.model_dump(mode="json"),
         state_dir=settings.state_dir or DEFAULT_STATE_DIR / settings.network.name,
         ports=_read_ports(merged),
-        announce=settings.network.announce_host,
+        announce=", ".join(settings.network.announce_host) or None,
         tries_torch=not parameters.get("quick"),
     )
 

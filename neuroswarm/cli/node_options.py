@@ -54,8 +54,13 @@ Host = Annotated[
     _option("Address to listen on. Default: all of them (0.0.0.0).", NETWORK, variable="HOST"),
 ]
 Announce = Annotated[
-    str | None,
-    _option("Host that peers are told. Default: what they see.", NETWORK, variable="ANNOUNCE"),
+    list[str] | None,
+    _option(
+        "Host that peers are told; may be given again. Default: this machine's addresses on the "
+        "routes to the others.",
+        NETWORK,
+        variable="ANNOUNCE",
+    ),
 ]
 HttpOpen = Annotated[
     bool,

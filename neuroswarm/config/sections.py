@@ -43,8 +43,9 @@ class NetworkConfig(Section):
     """HTTP port; 0 takes any free one."""
     grpc_port: int | None = Field(default=None, ge=0, le=MAX_PORT)
     """gRPC port; 0 takes any free one. Unset: the HTTP port + 1000."""
-    announce_host: str | None = None
-    """Host name or address that peers are told. Unset: what trackers and peers observe."""
+    announce_host: tuple[str, ...] = ()
+    """Host names or addresses that peers are told, best first; one string may hold several, with
+    commas between them. Unset: this machine's addresses on the routes to the others."""
     http_open: bool = False
     """Answer status, peers and metrics to callers from other machines too."""
     token_file: Path | None = None
@@ -61,7 +62,7 @@ class NetworkConfig(Section):
     """Peers taken from one IPv4 address or IPv6 /64. Unset: 16 in a swarm without a token, which
     limits many nodes on one machine too; no limit with a token."""
 
-    @field_validator("trackers", "peers", "accepted_token_files", mode="before")
+    @field_validator("trackers", "peers", "announce_host", "accepted_token_files", mode="before")
     @classmethod
     def _split_list(cls, value: object) -> object:
         if isinstance(value, str):

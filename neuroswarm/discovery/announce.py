@@ -1,59 +1,124 @@
-"""Which host a node tells the others to reach it at.
+"""At which hosts a node tells the others to reach it.
 
-Refuses to guess from the list of interfaces: bridges and virtual ones look like any other.
+The routes to the others tell, and the kernel knows those: of the list of interfaces only the
+names of bridges to this machine's own containers are used, which lead nobody here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 
-from neuroswarm.errors import ConfigError
-from neuroswarm.wire.hosts import is_host
+import psutil
+
+from neuroswarm.discovery.lookup import Lookup
+from neuroswarm.errors import ConfigError, PeerUnreachable
+from neuroswarm.wire.hosts import is_address, is_host
+from neuroswarm.wire.limits import MAX_HOST_CHARS, MAX_HOSTS
 
 LOOPBACK = "127.0.0.1"
 _PORT = 9  # never sent to: connecting a UDP socket only looks up the route
-_SOMEWHERE_ELSE = "192.0.2.1"  # RFC 5737: no machine; stands for a name that does not resolve yet
-_RESOLVE_TIMEOUT_S = 2.0
+_SOMEWHERE_ELSE = ("192.0.2.1", "2001:db8::1")
+"""RFC 5737 and 3849: no machines; stand for everybody whose address is not known yet."""
+
+_INNER = re.compile(r"docker|br-|veth|virbr|lxcbr|lxdbr|cni|podman|flannel|vboxnet|vmnet")
+_LOOK_UP_S = 2.0
+MAX_HINTS = 16
+"""Hosts of hints that routes are looked up to."""
 
 
-async def choose_announced_host(
-    listen_host: str, *, announce: str | None = None, hints: Sequence[str] = ()
-) -> str:
-    """The host that peers are told.
-
-    What was asked for wins, then the address listened on. A node that listens everywhere
-    announces its own address on the route to the first hint that is another machine.
-
-    Args:
-        listen_host: Address that the node listens on.
-        announce: Host name or address asked for; None for none.
-        hints: Hosts of trackers and known peers, names or addresses, best first.
-
-    Returns:
-        A host name or address; loopback if all hints are this machine, or there are none.
+def check_announced(hosts: Iterable[str]) -> tuple[str, ...]:
+    """The hosts that were asked for, each once.
 
     Raises:
-        ConfigError: no peer could use the host that was asked for.
-
-    Cancellation: nothing is left behind but a name look-up in a worker thread.
+        ConfigError: no peer could use one of them, or they are too many.
     """
-    asked = listen_host if announce is None else announce
-    if not _is_unspecified(asked):
-        if not is_host(asked):
+    asked = tuple(dict.fromkeys(hosts))
+    for host in asked:
+        if not is_host(host) or _is_unspecified(host):
             raise ConfigError(
-                f"cannot announce host {asked!r} to peers: neither an address without a scope nor "
+                f"cannot announce host {host!r} to peers: neither an address without a scope nor "
                 "a name of letters, digits and hyphens (set network.announce_host)"
             )
-        return asked
-    for hint in hints:
-        for address in await _resolve(hint) or [_SOMEWHERE_ELSE]:
-            host = route_to(address)
-            if host is not None and not ipaddress.ip_address(host).is_loopback:
-                return host
-    return LOOPBACK
+    if len(asked) > MAX_HOSTS or sum(map(len, asked[1:])) > MAX_HOST_CHARS:
+        raise ConfigError(
+            f"cannot announce {len(asked)} hosts to peers: at most {MAX_HOSTS}, with "
+            f"{MAX_HOST_CHARS} characters beyond the first (set network.announce_host)"
+        )
+    return asked
+
+
+def make_finder(
+    listen_host: str, asked: Sequence[str], hints: Sequence[str], *, lookup: Lookup
+) -> Callable[[], Awaitable[tuple[str, ...]]]:
+    """What finds the hosts to announce: those asked for, or as `find_hosts`.
+
+    Raises:
+        ConfigError: no peer could use a host that was asked for, or listened on.
+    """
+    if not asked and _is_unspecified(listen_host):
+        return partial(find_hosts, listen_host, hints, lookup=lookup)
+    fixed = check_announced(asked or [listen_host])
+
+    async def tell() -> tuple[str, ...]:
+        return fixed
+
+    return tell
+
+
+async def find_hosts(
+    listen_host: str, hints: Sequence[str] = (), *, lookup: Lookup
+) -> tuple[str, ...]:
+    """The addresses of this machine that peers reach it at, best first.
+
+    Those on the routes to the hints, then on the route to everybody else, by IPv4 and, if the node
+    listens to that, IPv6; where no route leads out, those of its interfaces. Loopback, link-local
+    addresses and bridges to this machine's own containers are left out.
+
+    Args:
+        listen_host: `0.0.0.0` if the node listens by IPv4 only, `::` by both.
+        hints: Hosts of trackers and known peers, names or addresses, best first.
+        lookup: Finds the addresses of names.
+
+    Returns:
+        Addresses, at most 4; none if this machine has only itself to talk to.
+
+    Cancellation: nothing is left behind.
+    """
+    found = await asyncio.gather(*(_resolve(hint, lookup) for hint in hints[:MAX_HINTS]))
+    goals = [address for addresses in found for address in addresses]
+    interfaces = await asyncio.to_thread(read_interfaces)
+    return choose_hosts(
+        [route_to(goal) for goal in (*goals, *_SOMEWHERE_ELSE)],
+        interfaces,
+        has_v6=":" in listen_host,
+    )
+
+
+def choose_hosts(
+    routes: Iterable[str | None], interfaces: Mapping[str, str], *, has_v6: bool
+) -> tuple[str, ...]:
+    """Which of this machine's addresses are told to peers.
+
+    Args:
+        routes: Own addresses on the routes to others, best first; None where there is no route.
+        interfaces: By address, the name of the interface that has it.
+        has_v6: Whether IPv6 addresses may be among them.
+    """
+
+    def is_outer(host: str) -> bool:
+        address = ipaddress.ip_address(host)
+        is_inside = address.is_loopback or address.is_link_local or address.is_unspecified
+        is_usable = has_v6 or address.version == 4
+        return is_usable and not is_inside and not _INNER.match(interfaces.get(host, ""))
+
+    taken = [host for host in routes if host is not None and is_outer(host)]
+    taken = taken or [host for host in interfaces if is_outer(host)]
+    return tuple(dict.fromkeys(taken))[:MAX_HOSTS]
 
 
 def route_to(address: str) -> str | None:
@@ -70,18 +135,25 @@ def route_to(address: str) -> str | None:
         return None
 
 
-async def _resolve(host: str) -> list[str]:
-    loop = asyncio.get_running_loop()
+def read_interfaces() -> dict[str, str]:
+    """The interface of each address of this machine, those that are up. Blocks for a moment."""
+    states = psutil.net_if_stats()
+    return {
+        str(entry.address).partition("%")[0]: name
+        for name, entries in sorted(psutil.net_if_addrs().items())
+        for entry in entries
+        if entry.family in (socket.AF_INET, socket.AF_INET6) and name in states
+        if states[name].isup
+    }
+
+
+async def _resolve(host: str, lookup: Lookup) -> Sequence[str]:
     try:
-        async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
-            found = await loop.getaddrinfo(host, _PORT, type=socket.SOCK_DGRAM)
-    except (OSError, TimeoutError, UnicodeError):
-        return []
-    return [str(entry[4][0]) for entry in found]
+        async with asyncio.timeout(_LOOK_UP_S):
+            return await lookup(host)
+    except (PeerUnreachable, TimeoutError):
+        return ()
 
 
 def _is_unspecified(host: str) -> bool:
-    try:
-        return host == "" or ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
+    return host == "" or (is_address(host) and ipaddress.ip_address(host).is_unspecified)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from neuroswarm.clock import Clock
 from neuroswarm.errors import PeerUnreachable
 from neuroswarm.wire.hosts import is_address
 
@@ -21,6 +23,9 @@ MAX_ADDRESSES = 256
 
 MAX_PENDING = 16
 """Names that may be looked up at once; further ones fail."""
+
+MAX_CACHED = 64
+"""Names whose addresses are kept by a `CachedLookup`."""
 
 TIMEOUT_S = 4.0
 """Longest wait for a resolver."""
@@ -99,6 +104,39 @@ class NameLookup:
 
         threading.Thread(target=ask, name=f"look-up of {host}", daemon=True).start()
         return answer
+
+
+class CachedLookup:
+    """A `Lookup` that asks another one for each name once in a while only, failures included."""
+
+    def __init__(self, lookup: Lookup, clock: Clock, *, lifetime_s: float = 60.0) -> None:
+        """Take what is asked, and for how many seconds its answers are good."""
+        self._lookup = lookup
+        self._clock = clock
+        self._lifetime_s = lifetime_s
+        self._answers: dict[str, tuple[tuple[str, ...], float]] = {}
+
+    async def __call__(self, host: str) -> tuple[str, ...]:
+        """As the other one, or as it answered lately; PeerUnreachable if that was nothing.
+
+        While 64 names are known, the oldest answer gives way to a new one.
+        """
+        found, until = self._answers.get(host, ((), -math.inf))
+        if self._clock.monotonic() >= until:
+            self._answers.pop(host, None)
+            found = await self._ask(host)
+            while len(self._answers) >= MAX_CACHED:
+                del self._answers[next(iter(self._answers))]
+            self._answers[host] = found, self._clock.monotonic() + self._lifetime_s
+        if not found:
+            raise PeerUnreachable(f"unknown host {host}")
+        return found
+
+    async def _ask(self, host: str) -> tuple[str, ...]:
+        try:
+            return await self._lookup(host)
+        except PeerUnreachable:
+            return ()
 
 
 class ConnectionResolver(AbstractResolver):

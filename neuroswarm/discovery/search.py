@@ -26,14 +26,19 @@ from neuroswarm.values import Endpoint
 logger = logging.getLogger(__name__)
 
 REFRESH_S = 30.0
-"""Seconds between two tries of a hint that leads to somebody, once there are peers."""
+"""Seconds between two requests to a tracker that answers, once there are peers."""
+
+LOOK_UP_S = 10.0
+"""Seconds between two look-ups of a peer or a name, which greet whoever is new there."""
 
 ALONE_S = 3.0
-"""The same while no peer is known."""
+"""Both while no peer is known."""
 
 RETRY_FIRST_S = 0.5
 RETRY_MAX_S = 15.0
-"""Wait after the first failure; it doubles up to the longest."""
+GREET_MAX_S = 5.0
+"""Wait after the first failure; it doubles up to the longest, which is shorter where a datagram is
+all that it takes: the last one may just have been lost."""
 
 SAY_ALONE_S = 2.5
 """Seconds without any hint and without a peer after which that is said."""
@@ -100,8 +105,13 @@ class Search(Service):
         """This node's address as a tracker saw it last."""
 
     @property
+    def has_hints(self) -> bool:
+        """Whether there is anything to follow."""
+        return bool(self._hints)
+
+    @property
     def hosts(self) -> tuple[str, ...]:
-        """Host of each hint, for `announce.choose_announced_host`."""
+        """Host of each hint, for `announce.find_hosts`."""
         return tuple(dict.fromkeys(hint.endpoint.host for hint in self._hints))
 
     async def wait_first_answer(self, timeout_s: float) -> bool:
@@ -157,10 +167,12 @@ class Search(Service):
                 await (self._ask(hint) if hint.way is Way.TRACKER else self._visit(hint))
             except (PeerError, AdmissionError) as error:
                 self._note_failure(hint, error)
-                wait_s, retry_s = retry_s, min(2 * retry_s, RETRY_MAX_S)
+                longest_s = GREET_MAX_S if hint.greeted_port else RETRY_MAX_S
+                wait_s, retry_s = retry_s, min(2 * retry_s, longest_s)
             else:
                 self._note_success(hint)
-                wait_s, retry_s = (ALONE_S if self._is_alone else REFRESH_S), RETRY_FIRST_S
+                refresh_s = LOOK_UP_S if hint.greeted_port else REFRESH_S
+                wait_s, retry_s = (ALONE_S if self._is_alone else refresh_s), RETRY_FIRST_S
             await self._clock.sleep(wait_s * self._random.uniform(1 - _JITTER, 1 + _JITTER))
 
     @property

@@ -136,6 +136,17 @@ class HeartbeatService(Service):
             if endpoint not in known and (is_given or self._restraint.allows(endpoint, now)):
                 self._send(endpoint, own, ())
 
+    def remember(self, peers: Iterable[tuple[NodeId, Endpoint]]) -> None:
+        """Try peers of former days as those that fell silent: a few an interval, till they answer.
+
+        At first all of them at once.
+        """
+        known = [(node_id, endpoint) for node_id, endpoint in peers if node_id != self._peers.me]
+        for node_id, endpoint in known:
+            if self._peers.get(node_id) is None:
+                self._remembered.add(node_id, endpoint)
+        self.greet([endpoint for _, endpoint in known])
+
     def leave(self) -> None:
         """Tell everyone at once that this node stops; later heartbeats say so too."""
         self._record.leave()
@@ -167,7 +178,7 @@ class HeartbeatService(Service):
         now = self._clock.monotonic()
         alive = self._peers.alive(now)
         for endpoint, peer in self._receivers(now):
-            if peer is None or self._may_tell(peer, now):
+            if peer is None or self._may_tell(peer, endpoint, now):
                 node_id = None if peer is None else peer.node_id
                 self._send(endpoint, own, self._in_turn(alive, node_id))
             if peer is not None and self._peers.me in peer.heartbeat.relays:
@@ -186,9 +197,8 @@ class HeartbeatService(Service):
         for first in range(0, len(in_turn), size):
             self._send(client.heartbeat_endpoint, own, in_turn[first : first + size])
 
-    def _may_tell(self, peer: Peer, now: float) -> bool:
+    def _may_tell(self, peer: Peer, endpoint: Endpoint, now: float) -> bool:
         """Whether a datagram may go to the peer's endpoint, which it may only have announced."""
-        endpoint = peer.heartbeat_endpoint
         is_sure = peer.is_heard_there or endpoint in self._hints
         return is_sure or self._restraint.allows(endpoint, now)
 
@@ -199,7 +209,7 @@ class HeartbeatService(Service):
         """
         staying = (peer for peer in self._peers.all(now) if not peer.heartbeat.is_leaving)
         by_proof = sorted(staying, key=lambda peer: peer.is_heard_there)
-        known = {peer.heartbeat_endpoint: peer for peer in by_proof}
+        known = {endpoint: peer for peer in by_proof for endpoint in peer.heartbeat_endpoints}
         yield from known.items()
         forgotten = self._remembered.take_turn(REMEMBERED_PER_INTERVAL)
         others = dict.fromkeys((*self._hints, *forgotten))
@@ -304,12 +314,13 @@ class HeartbeatService(Service):
 
     def _answer(self, newcomers: Iterable[Peer]) -> None:
         now = self._clock.monotonic()
-        for peer in newcomers:
-            if self._record.is_mute or not self._may_tell(peer, now):
+        to_tell = [(peer, endpoint) for peer in newcomers for endpoint in peer.heartbeat_endpoints]
+        for peer, endpoint in to_tell:
+            if self._record.is_mute or not self._may_tell(peer, endpoint, now):
                 continue
             own = self._record.make(self._clock.wall())
             alive = self._peers.alive(now)
-            self._send(peer.heartbeat_endpoint, own, self._in_turn(alive, peer.node_id))
+            self._send(endpoint, own, self._in_turn(alive, peer.node_id))
 
     def _is_of_banned(self, message: envelope_pb2.Signed, now: float) -> bool:
         """Whether it names a banned signer, so that it is refused whoever made it."""

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from neuroswarm.membership.address_quota import AddressQuota
-from neuroswarm.membership.addresses import is_local_only, is_same_host
+from neuroswarm.membership.addresses import is_same_host
 from neuroswarm.membership.bans import Ban, Bans
 from neuroswarm.membership.conduct import Conduct, Offence, Standing
+from neuroswarm.membership.peer_host import choose_host
 from neuroswarm.values import Endpoint, NodeId, PeerAddress
 from neuroswarm.wire.messages import Heartbeat
 from neuroswarm.wire.signed import Signed
@@ -42,11 +43,13 @@ class Peer:
     host_seen: str | None = None
     """Source address of its last own message; None while it is known by hearsay only."""
     host_since_s: float = 0.0
-    """When it began to announce the host that it announces."""
+    """Since when it is reached at the host where it is."""
     rtt_s: float | None = None
     """Smoothed round trip of calls; None before the first."""
     host_answered: str | None = None
     """Host at which it last answered a call and proved to be the one called."""
+    host_failed: str | None = None
+    """Host at which the newest failed call to it failed."""
     is_suspected: bool = False
     """A call to it failed since its last sign of life."""
     clock_offset_s: float | None = None
@@ -58,11 +61,13 @@ class Peer:
 
     @property
     def host(self) -> str:
-        """Where to reach it: as announced, or as seen if that means this machine to us."""
-        announced = self.heartbeat.host
-        if self.host_seen is None or not is_local_only(announced):
-            return announced
-        return announced if is_local_only(self.host_seen) else self.host_seen
+        """Where to reach it: the announced host that works, or where it was seen."""
+        return choose_host(
+            self.heartbeat.hosts,
+            seen=self.host_seen,
+            answered=self.host_answered,
+            failed=self.host_failed,
+        )
 
     @property
     def is_proven_there(self) -> bool:
@@ -101,6 +106,14 @@ class Peer:
     def needs_relay(self) -> bool:
         """Whether calls go through one of its relays, as none came about without."""
         return bool(self.heartbeat.relays) and not self.is_dialled
+
+    @property
+    def heartbeat_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where to tell it something: where it is, or, until that is known, where it may be."""
+        if self.is_heard_there or not self.heartbeat.other_hosts:
+            return (self.heartbeat_endpoint,)
+        port = self.heartbeat.heartbeat_port
+        return tuple(Endpoint(host, port) for host in self.heartbeat.hosts)
 
 
 class PeerTable:
@@ -173,8 +186,9 @@ class PeerTable:
             self._forgotten.pop(node_id, None)
             self._peers[node_id] = Peer(node_id, heartbeat, signed, now, host_seen, now)
             return True
-        if known.heartbeat.grpc_endpoint != heartbeat.grpc_endpoint:
-            known.host_since_s, known.is_dialled = now, None
+        before = (known.heartbeat.hosts, known.heartbeat.grpc_port)
+        if before != (heartbeat.hosts, heartbeat.grpc_port):
+            known.host_since_s, known.host_failed, known.is_dialled = now, None, None
         is_leaving = heartbeat.is_leaving and not known.heartbeat.is_leaving
         known.heartbeat, known.signed, known.last_seen_s = heartbeat, signed, now
         known.host_seen = known.host_seen if host_seen is None else host_seen
@@ -251,11 +265,17 @@ class PeerTable:
             peer.last_seen_s = max(peer.last_seen_s, now)
             peer.is_suspected = False
 
-    def suspect(self, node_id: NodeId) -> None:
-        """Note a failed call: 1.5 silent intervals are then too many, until it is heard again."""
+    def suspect(self, node_id: NodeId, now: float | None = None) -> None:
+        """Note a failed call: 1.5 silent intervals are then too many, until it is heard again.
+
+        A peer with several hosts is tried at another one next, from `now` on.
+        """
         peer = self._peers.get(node_id)
         if peer is not None:
             peer.is_suspected = True
+            before, peer.host_failed = peer.host, peer.host
+            if peer.host != before and now is not None:
+                peer.host_since_s = now
 
     def record_rtt(self, node_id: NodeId, rtt_s: float, now: float | None = None) -> None:
         """Fold a measured round trip, in seconds, into the peer's smoothed one.
@@ -268,7 +288,7 @@ class PeerTable:
         peer = self._peers.get(node_id)
         if peer is not None:
             if now is None or now - rtt_s >= peer.host_since_s:
-                peer.host_answered = peer.host
+                peer.host_answered, peer.host_failed = peer.host, None
             known = rtt_s if peer.rtt_s is None else peer.rtt_s
             peer.rtt_s = known + _RTT_GAIN * (rtt_s - known)
 

@@ -13,21 +13,18 @@ from pathlib import Path
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.pieces import shape_of
-from neuroswarm.discovery.hint import read_hints
 from neuroswarm.discovery.lookup import Lookup
-from neuroswarm.discovery.search import Search
-from neuroswarm.discovery.tracker_asker import TrackerAsker
 from neuroswarm.discovery.tracker_server import TrackerDirectory
 from neuroswarm.gossip.asking import Asker
 from neuroswarm.gossip.service import GossipService
 from neuroswarm.gossip.serving import RoundsServer
 from neuroswarm.heartbeat.service import HeartbeatService
-from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.membership.address_quota import choose_quota
 from neuroswarm.membership.door import Door
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
+from neuroswarm.node.acquaintance import Acquaintance, make_acquaintance
 from neuroswarm.node.carriers import Carriers
 from neuroswarm.node.committing import Committer
 from neuroswarm.node.crowd import Crowd
@@ -61,7 +58,7 @@ class Membership:
     door: Door
     record: OwnRecord
     heartbeat: HeartbeatService
-    search: Search
+    acquaintance: Acquaintance
     directory: TrackerDirectory
     reach: ReachService
     relaying: Relaying
@@ -69,7 +66,7 @@ class Membership:
     @property
     def services(self) -> tuple[Service, ...]:
         """Its parts that run, in the order of their start."""
-        return self.heartbeat, self.search, self.reach, self.relaying.lines
+        return self.heartbeat, self.acquaintance, self.reach, self.relaying.lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +95,9 @@ def assemble_membership(
     config: SwarmNodeConfig,
     carriers: Carriers,
     *,
-    key: NodeKey,
+    home: Home,
     sealer: Sealer,
     describe: Callable[[], Heartbeat],
-    incarnation: int,
     is_open: bool,
     hints: tuple[Endpoint, ...],
     lookup: Lookup,
@@ -109,13 +105,13 @@ def assemble_membership(
 ) -> Membership:
     """The parts that know the peers."""
     peers = PeerTable(
-        key.node_id,
+        home.key.node_id,
         config.heartbeat.interval_s,
         max_per_address=choose_quota(config.network.max_peers_per_address, is_open=is_open),
     )
     door = Door(peers)
     carriers.rpc.guard(lambda caller, num_bytes: door.admit(caller, num_bytes, clock.monotonic()))
-    record = OwnRecord(key, describe, incarnation=incarnation)
+    record = OwnRecord(home.key, describe, incarnation=home.folder.incarnation)
     heartbeat = HeartbeatService(
         config.heartbeat,
         datagrams=carriers.datagrams,
@@ -124,19 +120,22 @@ def assemble_membership(
         clock=clock,
         hints=hints,
     )
-    search = Search(
-        read_hints(config.network.trackers, config.network.peers),
-        asker=TrackerAsker(sealer=sealer, record=record, lookup=lookup, clock=clock),
-        greeter=heartbeat,
+    acquaintance = make_acquaintance(
+        config.network,
+        home.folder.path,
+        sealer=sealer,
+        record=record,
         peers=peers,
+        heartbeat=heartbeat,
         lookup=lookup,
+        interval_s=config.heartbeat.interval_s,
         clock=clock,
     )
     directory = TrackerDirectory(peers, sealer=sealer, clock=clock, record=record)
     reach = ReachService(carriers.rpc, peers, clock=clock, on_change=heartbeat.announce_now)
     relaying = assemble_relaying(config.relay, carriers, reach, peers, clock=clock)
     relaying.lines.on_change = heartbeat.announce_now
-    return Membership(peers, door, record, heartbeat, search, directory, reach, relaying)
+    return Membership(peers, door, record, heartbeat, acquaintance, directory, reach, relaying)
 
 
 def make_downloader(

@@ -17,7 +17,6 @@ from neuroswarm.clock import Clock, LivedClock, SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.discovery.announce import choose_announced_host
 from neuroswarm.discovery.lookup import Lookup, NameLookup
 from neuroswarm.errors import LifecycleError
 from neuroswarm.identity.token import SwarmToken
@@ -203,11 +202,7 @@ class NodeCore(Service):
         stack.push_async_callback(parts.carriers.stop)
         await stack.enter_async_context(parts.compute)
         await stack.enter_async_context(parts.web)
-        parts.reporter.host = await choose_announced_host(
-            self.config.network.host,
-            announce=self.config.network.announce_host,
-            hints=parts.membership.search.hosts,
-        )
+        await stack.enter_async_context(parts.membership.acquaintance.whereabouts)
         _log_address(parts)
         for service in parts.membership.services:
             await stack.enter_async_context(service)
@@ -230,6 +225,7 @@ class NodeCore(Service):
             parts.carriers,
             parts.compute,
             parts.web,
+            parts.membership.acquaintance.whereabouts,
             parts.rounds.gossip,
             parts.rounds.donor,
             parts.recorder,
@@ -241,8 +237,7 @@ class NodeCore(Service):
 
     async def _take_first_state(self, parts: Parts) -> None:
         kept = await asyncio.to_thread(parts.home.load_latest, parts.cohort.architecture)
-        network = self.config.network
-        has_hints = bool(network.trackers or network.peers or self._around.hints)
+        has_hints = bool(self._around.hints) or parts.membership.acquaintance.may_find
         wait_s = self.config.rounds.genesis_wait_s if has_hints else 0.0
         if kept is not None:
             await take_up(parts.replica, kept, parts.home)
@@ -257,7 +252,7 @@ class NodeCore(Service):
 
             def found() -> OuterState:
                 if not parts.rounds.crowd.live():
-                    parts.membership.search.require_admission()
+                    parts.membership.acquaintance.search.require_admission()
                 return make_genesis(self.config, parts.trainer, params)
 
             state, is_founder = await parts.rounds.joiner.find_state(
@@ -299,10 +294,9 @@ class NodeCore(Service):
         membership = assemble_membership(
             config,
             carriers,
-            key=home.key,
+            home=home,
             sealer=self._tokens.sealer,
             describe=reporter.describe,
-            incarnation=home.folder.incarnation,
             is_open=self.is_open,
             hints=self._around.hints,
             lookup=self._around.lookup,
@@ -373,13 +367,15 @@ class NodeCore(Service):
 
 
 def _log_address(parts: Parts) -> None:
-    host, port = parts.reporter.host, parts.web.endpoint.port
+    hosts = parts.membership.acquaintance.whereabouts.hosts
+    here = Endpoint(hosts[0], parts.web.endpoint.port)
+    heartbeat_port = parts.carriers.heartbeat_endpoint.port
     logger.info(
-        "node %s at %s, gRPC %d, heartbeat %d; others join with --tracker http://%s:%d",
+        "node %s at %s, gRPC %d, heartbeat %d; others join with --tracker http://%s or --peer %s",
         parts.home.key.node_id,
-        Endpoint(host, port),
+        ", ".join(hosts),
         parts.carriers.grpc_endpoint.port,
-        parts.carriers.heartbeat_endpoint.port,
-        host,
-        port,
+        heartbeat_port,
+        here,
+        Endpoint(hosts[0], heartbeat_port),
     )

@@ -68,7 +68,7 @@ class Crowd:
 
     def failed(self, peer: NodeId) -> None:
         """A call was not answered."""
-        self._peers.suspect(peer)
+        self._peers.suspect(peer, self._clock.monotonic())
 
     def on_leaving(self, callback: Callable[[NodeId], None]) -> None:
         """Have it called whenever a peer says that it stops."""

@@ -16,6 +16,7 @@ from neuroswarm.node.admission import describe_admission
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.values import PROTOCOL_VERSION
 from neuroswarm.web.metrics import Measured, measure_mapping
+from neuroswarm.wire import limits
 from neuroswarm.wire.messages import Heartbeat
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ class Reporter:
     def __init__(self, node: NodeCore, statistics: Statistics) -> None:
         self._node = node
         self.statistics = statistics
-        self.host = ""
-        """The announced host."""
         self.tokens_before = 0
         """Tokens trained on in former lives of the node."""
         self._free_mb = 0
@@ -48,11 +47,13 @@ class Reporter:
         parts = self._parts
         replica = parts.replica
         has_state = replica.has_state
+        host, *other_hosts = self._reached_hosts()
         return Heartbeat(
             swarm_id=parts.cohort.swarm_id,
             sequence=0,
             time=0.0,
-            host=self._reached_host(),
+            host=host,
+            other_hosts=tuple(other_hosts),
             grpc_port=parts.carriers.grpc_endpoint.port,
             heartbeat_port=parts.carriers.heartbeat_endpoint.port,
             http_port=parts.web.endpoint.port,
@@ -134,7 +135,8 @@ class Reporter:
             **{k: v for k, v in self.measure().items() if k.startswith(("bytes", "util", "live"))},
             "checkpoints": parts.checkpointer.get_status(),
             "disk_written_bytes_total": parts.home.bytes_written,
-            "hints": parts.membership.search.get_status(),
+            "hosts": list(parts.membership.acquaintance.whereabouts.hosts),
+            "hints": parts.membership.acquaintance.search.get_status(),
             **parts.membership.reach.get_status(),
             **parts.membership.relaying.get_status(),
             "statements": dict(parts.rounds.intake.counters),
@@ -196,11 +198,13 @@ class Reporter:
         """`/metrics`: the numbers of `/status`."""
         return measure_mapping("neuroswarm", dict(self.status()))
 
-    def _reached_host(self) -> str:
-        """The announced host, or where peers reach this node if they do only elsewhere."""
-        if self._node.config.network.announce_host is not None:
-            return self.host
-        return self._parts.membership.reach.verdicts.better_host(self.host) or self.host
+    def _reached_hosts(self) -> tuple[str, ...]:
+        """The announced hosts; first of all where peers reach this node if they do only there."""
+        hosts = self._parts.membership.acquaintance.whereabouts.hosts
+        better = self._parts.membership.reach.verdicts.better_host(hosts[0])
+        if self._node.config.network.announce_host or better is None:
+            return hosts
+        return tuple(dict.fromkeys((better, *hosts)))[: limits.MAX_HOSTS]
 
     def _tokens_per_s(self) -> float:
         compute, trainer = self._parts.compute, self._parts.trainer

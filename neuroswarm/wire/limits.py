@@ -62,6 +62,11 @@ MAX_FRAGMENT_PARAMS = 2**31
 MAX_STATE_PARAMS = 2**33
 MAX_NAME_CHARS = 256
 MAX_HOST_CHARS = 253
+"""One host, or the further ones of a heartbeat together."""
+
+MAX_HOSTS = 4
+"""Hosts at which a node says that it is reached."""
+
 MAX_HEADERS = 256
 """Headers asked for in one call."""
 

@@ -7,17 +7,20 @@ Knows nothing of rounds in progress: freshness and agreement are judged elsewher
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from neuroswarm.errors import MessageTooLarge, SchemaMismatch
+from neuroswarm.errors import SchemaMismatch
 from neuroswarm.v1 import heartbeat_pb2, rounds_pb2
-from neuroswarm.values import HASH_BYTES, NODE_ID_BYTES, Endpoint, NodeId, Reach
+from neuroswarm.values import NODE_ID_BYTES, Endpoint, NodeId, Reach
 from neuroswarm.wire import limits
+from neuroswarm.wire.checks import check_count as _check_count
+from neuroswarm.wire.checks import check_finite as _check_finite
+from neuroswarm.wire.checks import check_hash as _check_hash
+from neuroswarm.wire.checks import check_text as _check_text
 from neuroswarm.wire.hosts import is_host
 
 M = TypeVar("M", bound=Message)
@@ -164,7 +167,7 @@ class Confirm:
         return _encode_list(rounds_pb2.Confirm(), self)
 
 
-_CONVERTED = ("relays", "reach")
+_CONVERTED = ("relays", "reach", "other_hosts")
 """Fields of a heartbeat whose values differ from those on the wire."""
 
 
@@ -205,6 +208,13 @@ class Heartbeat:
     relays: tuple[NodeId, ...] = ()
     """Nodes through which it is reached, at most 3."""
     reach: Reach = Reach.UNKNOWN
+    other_hosts: tuple[str, ...] = ()
+    """Where it is reached too, best first; at most 3, with 253 characters together."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every host at which it says to be, best first."""
+        return (self.host, *self.other_hosts)
 
     @property
     def grpc_endpoint(self) -> Endpoint:
@@ -219,7 +229,9 @@ class Heartbeat:
     def encode(self) -> bytes:
         """The body to sign."""
         reach = heartbeat_pb2.Reachability.Name(self.reach)
-        proto = heartbeat_pb2.Heartbeat(relays=self.relays, reach=reach)
+        proto = heartbeat_pb2.Heartbeat(
+            relays=self.relays, reach=reach, other_hosts=self.other_hosts
+        )
         for name in _HEARTBEAT_FIELDS:
             setattr(proto, name, getattr(self, name))
         return proto.SerializeToString(deterministic=True)
@@ -319,8 +331,11 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
         if len(getattr(m, name)) not in (0, limits.INSTANCE_BYTES):
             raise SchemaMismatch(f"{name}: {len(getattr(m, name))} bytes")
     _check_text("host", m.host, limits.MAX_HOST_CHARS)
-    if not is_host(m.host):
-        raise SchemaMismatch(f"not a host: {m.host!r}")
+    _check_count("other hosts", len(m.other_hosts), limits.MAX_HOSTS - 1)
+    _check_count("their characters", sum(map(len, m.other_hosts)), limits.MAX_HOST_CHARS)
+    for host in (m.host, *m.other_hosts):
+        if not is_host(host):
+            raise SchemaMismatch(f"not a host: {host!r}")
     for name in ("grpc_port", "heartbeat_port", "http_port"):
         _check_count(name, getattr(m, name), 65535)
     for name in ("sequence", "round", "inner_steps", "available_memory_mb"):
@@ -335,6 +350,7 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
         **{name: getattr(m, name) for name in _HEARTBEAT_FIELDS},
         relays=tuple(map(NodeId, m.relays)),
         reach=Reach(m.reach) if m.reach in _REACHES else Reach.UNKNOWN,  # of a later version
+        other_hosts=tuple(m.other_hosts),
     )
 
 
@@ -376,23 +392,3 @@ def _check_round(swarm_id: bytes, round_: int, base_digest: bytes) -> None:
     _check_hash("swarm id", swarm_id)
     _check_hash("base digest", base_digest)
     _check_count("round", round_, limits.MAX_COUNT)
-
-
-def _check_hash(what: str, value: bytes) -> None:
-    if len(value) != HASH_BYTES:
-        raise SchemaMismatch(f"{what}: {len(value)} bytes (needs {HASH_BYTES})")
-
-
-def _check_count(what: str, value: int, limit: int) -> None:
-    if value > limit:
-        raise MessageTooLarge(f"{what} out of range: {value} (limit {limit})")
-
-
-def _check_text(what: str, value: str, limit: int) -> None:
-    if not value or len(value) > limit:
-        raise SchemaMismatch(f"{what}: {len(value)} characters (1 to {limit})")
-
-
-def _check_finite(what: str, value: float) -> None:
-    if not math.isfinite(value):
-        raise SchemaMismatch(f"{what} is not finite")

@@ -2,37 +2,124 @@ from __future__ import annotations
 
 import pytest
 
-from neuroswarm.discovery.announce import LOOPBACK, choose_announced_host, route_to
-from neuroswarm.errors import ConfigError
+from neuroswarm.discovery.announce import (
+    check_announced,
+    choose_hosts,
+    find_hosts,
+    make_finder,
+    read_interfaces,
+    route_to,
+)
+from neuroswarm.discovery.lookup import NameLookup
+from neuroswarm.errors import ConfigError, PeerUnreachable
+
+LAN = "192.168.1.7"
+VPN = "10.8.0.3"
+V6 = "2001:db8::7"
+HOME = {"127.0.0.1": "lo", "172.17.0.1": "docker0", LAN: "wlan0", VPN: "wg0", V6: "wlan0"}
+
+
+class Names:
+    """A name service that knows a few names."""
+
+    def __init__(self, **names: str) -> None:
+        self.names = names
+
+    async def __call__(self, host: str) -> tuple[str, ...]:
+        if host[0].isdigit():
+            return (host,)
+        if host not in self.names:
+            raise PeerUnreachable(f"unknown host {host}")
+        return (self.names[host],)
 
 
 async def test_what_was_asked_for_wins():
-    host = await choose_announced_host("10.1.2.3", announce="me.example", hints=["127.0.0.1"])
-    assert host == "me.example"
+    find = make_finder("10.1.2.3", ["me.example", V6, "me.example"], ["127.0.0.1"], lookup=Names())
+    assert await find() == ("me.example", V6)
 
 
-async def test_an_address_listened_on_is_announced():
-    assert await choose_announced_host("10.1.2.3", hints=["127.0.0.1"]) == "10.1.2.3"
+@pytest.mark.parametrize("listen", ["10.1.2.3", "127.0.0.1", "::1"])
+async def test_an_address_listened_on_is_announced_even_if_it_is_loopback(listen):
+    find = make_finder(listen, (), ["127.0.0.1"], lookup=Names())
+    assert await find() == (listen,)
 
 
-@pytest.mark.parametrize("host", ["fe80::1%eth0", "my node", "h\u00f6st.example"])
-async def test_a_host_that_peers_would_refuse_is_an_error(host):
+@pytest.mark.parametrize("host", ["fe80::1%eth0", "my node", "h\u00f6st.example", "0.0.0.0", ""])
+def test_a_host_that_peers_would_refuse_is_an_error(host):
     with pytest.raises(ConfigError, match="cannot announce host"):
-        await choose_announced_host("0.0.0.0", announce=host)
+        check_announced([host])
     with pytest.raises(ConfigError, match="cannot announce host"):
-        await choose_announced_host(host)
+        make_finder("0.0.0.0", ["10.0.0.1", host], (), lookup=Names())
 
 
-@pytest.mark.parametrize("listen", ["0.0.0.0", "::", ""])
-@pytest.mark.parametrize("hints", [[], ["127.0.0.1"], ["localhost", "127.0.0.2"]])
-async def test_a_node_with_neighbours_on_its_own_machine_only_announces_loopback(listen, hints):
-    assert await choose_announced_host(listen, hints=hints) == LOOPBACK
+def test_a_listened_name_that_peers_would_refuse_is_an_error():
+    with pytest.raises(ConfigError, match="cannot announce host"):
+        make_finder("my node", (), (), lookup=Names())
 
 
-async def test_the_route_to_another_machine_is_announced():
-    expected = route_to("192.0.2.1") or LOOPBACK  # loopback: this machine has no route at all
-    assert await choose_announced_host("0.0.0.0", hints=["127.0.0.1", "192.0.2.1"]) == expected
+@pytest.mark.parametrize(
+    "hosts", [[f"10.0.0.{i}" for i in range(5)], [f"{c * 60}.{c * 60}.example" for c in "abc"]]
+)
+def test_too_many_hosts_are_an_error(hosts):
+    with pytest.raises(ConfigError, match=r"cannot announce \d hosts to peers: at most 4"):
+        check_announced([*hosts, "d" * 60])
+
+
+@pytest.mark.parametrize(
+    ("routes", "has_v6", "chosen"),
+    [
+        pytest.param([LAN], False, (LAN,), id="the route to the others"),
+        pytest.param([VPN, LAN, None], False, (VPN, LAN), id="the hints' route first"),
+        pytest.param(["127.0.0.1", LAN], False, (LAN,), id="never loopback"),
+        pytest.param(["172.17.0.1", LAN], False, (LAN,), id="never a bridge to containers"),
+        pytest.param(["169.254.3.4", LAN], False, (LAN,), id="never link-local"),
+        pytest.param([LAN, V6], False, (LAN,), id="no IPv6 unless it listens to that"),
+        pytest.param([LAN, V6, LAN], True, (LAN, V6), id="both, each once"),
+        pytest.param(["127.0.0.1", None], False, (LAN, VPN), id="interfaces where no route leads"),
+    ],
+)
+def test_hosts_are_chosen_by_the_routes(routes, has_v6, chosen):
+    assert choose_hosts(routes, HOME, has_v6=has_v6) == chosen
+
+
+@pytest.mark.parametrize(
+    "name", ["docker0", "docker_gwbridge", "br-3f2a", "veth12ab", "virbr0", "cni0", "podman1"]
+)
+def test_bridges_to_containers_are_known_by_name(name):
+    assert choose_hosts(["172.18.0.1"], {"172.18.0.1": name}, has_v6=True) == ()
+
+
+def test_a_bridge_that_somebody_made_of_the_lan_is_no_such_bridge():
+    assert choose_hosts([LAN], {LAN: "br0"}, has_v6=False) == (LAN,)
+
+
+def test_a_machine_with_nothing_but_loopback_has_no_host():
+    assert choose_hosts(["127.0.0.1", None], {"127.0.0.1": "lo", "::1": "lo"}, has_v6=True) == ()
+
+
+def test_no_more_hosts_are_announced_than_peers_take():
+    many = [f"10.0.0.{i}" for i in range(9)]
+    assert choose_hosts(many, {}, has_v6=True) == tuple(many[:4])
+
+
+@pytest.mark.parametrize("hints", [[], ["127.0.0.1"], ["here", "nowhere"]])
+async def test_a_node_that_listens_everywhere_never_announces_loopback(hints):
+    hosts = await find_hosts("0.0.0.0", hints, lookup=Names(here="127.0.0.2"))
+    assert not any(host.startswith("127.") or ":" in host for host in hosts)
+    assert set(hosts) <= set(read_interfaces())
+    if (route := route_to("192.0.2.1")) is not None:
+        assert route in hosts
+
+
+async def test_names_of_hints_are_looked_up():
+    assert await find_hosts("::", ["localhost"], lookup=NameLookup()) == await find_hosts(
+        "::", lookup=Names()
+    )
 
 
 def test_the_route_to_loopback_is_loopback():
     assert route_to("127.0.0.1") == "127.0.0.1"
+
+
+def test_loopback_is_an_interface_of_every_machine():
+    assert read_interfaces()["127.0.0.1"] == "lo"

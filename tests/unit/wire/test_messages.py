@@ -445,3 +445,34 @@ def test_heartbeat_bytes_on_the_wire_never_change():
 def test_bytes_of_another_message_are_refused():
     with pytest.raises(SchemaMismatch, match="not a Skip: 3 bytes"):
         messages.parse(rounds_pb2.Skip, b"\xff\xff\xff")
+
+
+OTHERS = ("2001:db8::7", "192.168.1.7", "node.example")
+
+
+def test_a_heartbeat_may_name_four_hosts():
+    body = dataclasses.replace(HEARTBEAT, other_hosts=OTHERS)
+    assert messages.decode_heartbeat(body.encode()) == body
+    assert body.hosts == (HEARTBEAT.host, *OTHERS)
+
+
+def test_a_heartbeat_with_its_longest_hosts_keeps_its_bound():
+    longest = ".".join(["a" * 60] * 4)
+    body = change(HEARTBEAT, host=longest, other_hosts=(longest, "b" * 9))
+    assert messages.decode_heartbeat(body)
+    assert len(body) <= limits.MAX_HEARTBEAT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("hosts", "error"),
+    [
+        ((*OTHERS, "10.0.0.1"), MessageTooLarge),
+        ((".".join(["a" * 60] * 4), "b" * 60), MessageTooLarge),
+        (("fe80::1%eth0",), SchemaMismatch),
+        (("unix:/socket",), SchemaMismatch),
+        (("",), SchemaMismatch),
+    ],
+)
+def test_other_hosts_out_of_bounds_are_refused(hosts: tuple[str, ...], error: type[PeerError]):
+    with pytest.raises(error):
+        messages.decode_heartbeat(change(HEARTBEAT, other_hosts=hosts))
