@@ -121,6 +121,14 @@ def choose_hosts(
     return tuple(dict.fromkeys(taken))[:MAX_HOSTS]
 
 
+async def find_lan_hosts(listen_host: str) -> tuple[str, ...]:
+    """The addresses of this machine on its local networks: as `choose_hosts`, without routes."""
+    if not _is_unspecified(listen_host):
+        return (listen_host,)
+    interfaces = await asyncio.to_thread(read_interfaces)
+    return choose_hosts([], interfaces, has_v6=":" in listen_host)
+
+
 def route_to(address: str) -> str | None:
     """This machine's address on the route to `address`; None if there is no route.
 
