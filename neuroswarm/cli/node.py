@@ -40,6 +40,7 @@ def node(
     heartbeat_port: options.HeartbeatPort = None,
     host: options.Host = None,
     announce: options.Announce = None,
+    no_lan: options.NoLan = False,
     http_open: options.HttpOpen = False,
     token: TokenOption = None,
     token_file: TokenFileOption = None,
@@ -124,6 +125,8 @@ def read_layers(parameters: Mapping[str, Any], environment: Mapping[str, str]) -
         merging.from_flags({n: parameters.get(n) for n in merging.SHORT_NAMES}),
         merging.from_assignments(parameters.get("assignments") or []),
     ]
+    if parameters.get("no_lan"):
+        layers.append(merging.from_values({"network.lan": False}, "--no-lan"))
     if parameters.get("no_training"):
         layers.append(merging.from_values({"run.training": False}, "--no-training"))
     return layers

@@ -62,6 +62,15 @@ Announce = Annotated[
         variable="ANNOUNCE",
     ),
 ]
+NoLan = Annotated[
+    bool,
+    _option(
+        "Neither look for others on the local network nor be found there.",
+        NETWORK,
+        "--no-lan",
+        variable="NETWORK_LAN=false",
+    ),
+]
 HttpOpen = Annotated[
     bool,
     _option("Answer status to other machines too.", NETWORK, "--http-open", variable="HTTP_OPEN"),

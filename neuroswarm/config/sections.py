@@ -37,6 +37,9 @@ class NetworkConfig(Section):
     """Nodes to greet and to ask, by `HOST` or `HOST:PORT` (heartbeat or HTTP port), or by
     `dns://NAME:PORT` all that a name stands for now; one string may hold several, with commas
     between them."""
+    lan: bool = True
+    """Look for others on the local network, and be found there, by multicast DNS; never in a
+    container that has a network of its own, nor if the node listens on loopback only."""
     host: str = Field(default="0.0.0.0", min_length=1)
     """Address to listen on for gRPC, heartbeats and HTTP."""
     port: int = Field(default=7101, ge=0, le=MAX_PORT)

@@ -1,22 +1,20 @@
 """At which hosts a node tells the others to reach it.
 
-The routes to the others tell, and the kernel knows those: of the list of interfaces only the
-names of bridges to this machine's own containers are used, which lead nobody here.
+The routes to the others tell, and the kernel knows those. The list of interfaces says which of them
+lead to this machine's own containers only, and what there is where no route leads out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-import re
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-
-import psutil
 
 from neuroswarm.discovery.lookup import Lookup
 from neuroswarm.errors import ConfigError, PeerUnreachable
+from neuroswarm.hardware.interfaces import Interface, read_interfaces
 from neuroswarm.wire.hosts import is_address, is_host
 from neuroswarm.wire.limits import MAX_HOST_CHARS, MAX_HOSTS
 
@@ -25,7 +23,6 @@ _PORT = 9  # never sent to: connecting a UDP socket only looks up the route
 _SOMEWHERE_ELSE = ("192.0.2.1", "2001:db8::1")
 """RFC 5737 and 3849: no machines; stand for everybody whose address is not known yet."""
 
-_INNER = re.compile(r"docker|br-|veth|virbr|lxcbr|lxdbr|cni|podman|flannel|vboxnet|vmnet")
 _LOOK_UP_S = 2.0
 MAX_HINTS = 16
 """Hosts of hints that routes are looked up to."""
@@ -100,24 +97,25 @@ async def find_hosts(
 
 
 def choose_hosts(
-    routes: Iterable[str | None], interfaces: Mapping[str, str], *, has_v6: bool
+    routes: Iterable[str | None], interfaces: Sequence[Interface], *, has_v6: bool
 ) -> tuple[str, ...]:
     """Which of this machine's addresses are told to peers.
 
     Args:
         routes: Own addresses on the routes to others, best first; None where there is no route.
-        interfaces: By address, the name of the interface that has it.
+        interfaces: Those that are up.
         has_v6: Whether IPv6 addresses may be among them.
     """
+    inner = {host for interface in interfaces if interface.is_inner for host in interface.addresses}
+    outer = [i for i in interfaces if not i.is_inner]
 
     def is_outer(host: str) -> bool:
         address = ipaddress.ip_address(host)
         is_inside = address.is_loopback or address.is_link_local or address.is_unspecified
-        is_usable = has_v6 or address.version == 4
-        return is_usable and not is_inside and not _INNER.match(interfaces.get(host, ""))
+        return not is_inside and host not in inner and (has_v6 or address.version == 4)
 
     taken = [host for host in routes if host is not None and is_outer(host)]
-    taken = taken or [host for host in interfaces if is_outer(host)]
+    taken = taken or [host for i in outer for host in i.addresses if is_outer(host)]
     return tuple(dict.fromkeys(taken))[:MAX_HOSTS]
 
 
@@ -141,18 +139,6 @@ def route_to(address: str) -> str | None:
             return str(probe.getsockname()[0])
     except OSError:
         return None
-
-
-def read_interfaces() -> dict[str, str]:
-    """The interface of each address of this machine, those that are up. Blocks for a moment."""
-    states = psutil.net_if_stats()
-    return {
-        str(entry.address).partition("%")[0]: name
-        for name, entries in sorted(psutil.net_if_addrs().items())
-        for entry in entries
-        if entry.family in (socket.AF_INET, socket.AF_INET6) and name in states
-        if states[name].isup
-    }
 
 
 async def _resolve(host: str, lookup: Lookup) -> Sequence[str]:

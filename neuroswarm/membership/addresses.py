@@ -37,6 +37,12 @@ def is_local_only(host: str) -> bool:
     return address is not None and (address.is_loopback or address.is_unspecified)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether it is an address that leads to the machine itself, and not all of its addresses."""
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
 def is_same_host(host: str, other: str | None) -> bool:
     """Whether both texts surely mean one place; two loopback addresses do."""
     if other is None:

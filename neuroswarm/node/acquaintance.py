@@ -7,19 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from neuroswarm.clock import Clock
 from neuroswarm.config.sections import NetworkConfig
-from neuroswarm.discovery.announce import make_finder
+from neuroswarm.discovery.announce import find_lan_hosts, make_finder
 from neuroswarm.discovery.hint import read_hints
+from neuroswarm.discovery.lan import LanScout, LanSelf
 from neuroswarm.discovery.lookup import CachedLookup, Lookup
 from neuroswarm.discovery.search import Search
 from neuroswarm.discovery.tracker_asker import TrackerAsker
 from neuroswarm.discovery.whereabouts import Whereabouts
+from neuroswarm.hardware.container import read_container
 from neuroswarm.heartbeat.service import HeartbeatService
-from neuroswarm.identity.sealing import Sealer
+from neuroswarm.identity.token_ring import TokenRing
+from neuroswarm.membership.addresses import is_loopback
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.node.remembering import Rememberer
@@ -27,6 +31,9 @@ from neuroswarm.service import Service
 
 PEERS_FILE = "peers.json"
 """In the state folder: the peers of last time."""
+
+LAN_WAIT_S = 2.0
+"""At most so long a node with nothing but its local network waits for an answer there."""
 
 
 class Acquaintance(Service):
@@ -37,30 +44,57 @@ class Acquaintance(Service):
 
     name = "acquaintance"
 
-    def __init__(self, whereabouts: Whereabouts, search: Search, memory: Rememberer) -> None:
+    def __init__(
+        self,
+        whereabouts: Whereabouts,
+        search: Search,
+        memory: Rememberer,
+        lan: LanScout | None = None,
+    ) -> None:
         super().__init__()
         self.whereabouts = whereabouts
         self.search = search
         self.memory = memory
+        self.lan = lan
+        """None where nobody is looked for on the local network."""
 
-    @property
-    def may_find(self) -> bool:
-        """Whether there is anything to find others by; once it is started."""
-        return self.search.has_hints or self.memory.num_known > 0
+    def choose_wait_s(self, genesis_wait_s: float) -> float:
+        """How long to wait for a swarm before one is founded; once this is started.
+
+        Args:
+            genesis_wait_s: For the answer to a hint.
+        """
+        if self.search.has_hints or self.memory.num_known > 0:
+            return genesis_wait_s
+        return 0.0 if self.lan is None else min(genesis_wait_s, LAN_WAIT_S)
+
+    def get_status(self) -> dict[str, object]:
+        """Where this node says to be, and what leads it to others."""
+        return {
+            "hosts": list(self.whereabouts.hosts),
+            "hints": self.search.get_status(),
+            "found_on_lan": None if self.lan is None else self.lan.num_found,
+            "remembered_peers": self.memory.num_known,
+        }
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        await stack.enter_async_context(self.memory)
-        await stack.enter_async_context(self.search)
+        for part in self._parts:
+            await stack.enter_async_context(part)
 
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
-        return (self.memory.wait_closed(), self.search.wait_closed())
+        return [part.wait_closed() for part in self._parts]
+
+    @property
+    def _parts(self) -> list[Service]:
+        parts: list[Service] = [self.memory, self.search]
+        return parts if self.lan is None else [*parts, self.lan]
 
 
 def make_acquaintance(
     network: NetworkConfig,
     folder: Path,
     *,
-    sealer: Sealer,
+    tokens: TokenRing,
     record: OwnRecord,
     peers: PeerTable,
     heartbeat: HeartbeatService,
@@ -73,7 +107,7 @@ def make_acquaintance(
     Args:
         network: Hints, and where the node listens.
         folder: State folder, where peers are remembered.
-        sealer: Holds the swarm's datagram key.
+        tokens: The swarm's token, and others accepted.
         record: Makes this node's signed heartbeats.
         peers: Where those found go.
         heartbeat: Greets them.
@@ -86,7 +120,7 @@ def make_acquaintance(
     """
     search = Search(
         read_hints(network.trackers, network.peers),
-        asker=TrackerAsker(sealer=sealer, record=record, lookup=lookup, clock=clock),
+        asker=TrackerAsker(sealer=tokens.sealer, record=record, lookup=lookup, clock=clock),
         greeter=heartbeat,
         peers=peers,
         lookup=lookup,
@@ -98,4 +132,25 @@ def make_acquaintance(
     )
     whereabouts = Whereabouts(find, clock=clock, interval_s=interval_s, on_change=on_change)
     memory = Rememberer(folder / PEERS_FILE, peers=peers, heartbeat=heartbeat, clock=clock)
-    return Acquaintance(whereabouts, search, memory)
+    lan = _make_lan(network, tokens, record=record, heartbeat=heartbeat, clock=clock)
+    return Acquaintance(whereabouts, search, memory, lan)
+
+
+def _make_lan(
+    network: NetworkConfig,
+    tokens: TokenRing,
+    *,
+    record: OwnRecord,
+    heartbeat: HeartbeatService,
+    clock: Clock,
+) -> LanScout | None:
+    """The scout; None where it is not wanted, or cannot find or be of use to anybody."""
+    if not network.lan or is_loopback(network.host) or read_container().has_own_network:
+        return None
+
+    def describe() -> LanSelf:
+        port = record.describe().heartbeat_port
+        return LanSelf(record.node_id, tokens.fingerprints, port)
+
+    find = partial(find_lan_hosts, network.host)
+    return LanScout(describe, find, greeter=heartbeat, clock=clock)

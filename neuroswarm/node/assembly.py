@@ -19,7 +19,7 @@ from neuroswarm.gossip.asking import Asker
 from neuroswarm.gossip.service import GossipService
 from neuroswarm.gossip.serving import RoundsServer
 from neuroswarm.heartbeat.service import HeartbeatService
-from neuroswarm.identity.sealing import Sealer
+from neuroswarm.identity.token_ring import TokenRing
 from neuroswarm.membership.address_quota import choose_quota
 from neuroswarm.membership.door import Door
 from neuroswarm.membership.own_record import OwnRecord
@@ -96,9 +96,8 @@ def assemble_membership(
     carriers: Carriers,
     *,
     home: Home,
-    sealer: Sealer,
+    tokens: TokenRing,
     describe: Callable[[], Heartbeat],
-    is_open: bool,
     hints: tuple[Endpoint, ...],
     lookup: Lookup,
     clock: Clock,
@@ -107,7 +106,7 @@ def assemble_membership(
     peers = PeerTable(
         home.key.node_id,
         config.heartbeat.interval_s,
-        max_per_address=choose_quota(config.network.max_peers_per_address, is_open=is_open),
+        max_per_address=choose_quota(config.network.max_peers_per_address, is_open=tokens.is_open),
     )
     door = Door(peers)
     carriers.rpc.guard(lambda caller, num_bytes: door.admit(caller, num_bytes, clock.monotonic()))
@@ -123,7 +122,7 @@ def assemble_membership(
     acquaintance = make_acquaintance(
         config.network,
         home.folder.path,
-        sealer=sealer,
+        tokens=tokens,
         record=record,
         peers=peers,
         heartbeat=heartbeat,
@@ -131,7 +130,7 @@ def assemble_membership(
         interval_s=config.heartbeat.interval_s,
         clock=clock,
     )
-    directory = TrackerDirectory(peers, sealer=sealer, clock=clock, record=record)
+    directory = TrackerDirectory(peers, sealer=tokens.sealer, clock=clock, record=record)
     reach = ReachService(carriers.rpc, peers, clock=clock, on_change=heartbeat.announce_now)
     relaying = assemble_relaying(config.relay, carriers, reach, peers, clock=clock)
     relaying.lines.on_change = heartbeat.announce_now

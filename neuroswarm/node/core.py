@@ -237,8 +237,9 @@ class NodeCore(Service):
 
     async def _take_first_state(self, parts: Parts) -> None:
         kept = await asyncio.to_thread(parts.home.load_latest, parts.cohort.architecture)
-        has_hints = bool(self._around.hints) or parts.membership.acquaintance.may_find
-        wait_s = self.config.rounds.genesis_wait_s if has_hints else 0.0
+        wait_s = self.config.rounds.genesis_wait_s
+        if not self._around.hints:
+            wait_s = parts.membership.acquaintance.choose_wait_s(wait_s)
         if kept is not None:
             await take_up(parts.replica, kept, parts.home)
             state = kept.outer
@@ -255,9 +256,7 @@ class NodeCore(Service):
                     parts.membership.acquaintance.search.require_admission()
                 return make_genesis(self.config, parts.trainer, params)
 
-            state, is_founder = await parts.rounds.joiner.find_state(
-                found, wait_s=wait_s if has_hints else 0.0
-            )
+            state, is_founder = await parts.rounds.joiner.find_state(found, wait_s=wait_s)
             await parts.replica.adopt(state)
             await parts.rounds.downloader.forget(state.digest)
             self._joined_round = None if is_founder else state.round
@@ -295,9 +294,8 @@ class NodeCore(Service):
             config,
             carriers,
             home=home,
-            sealer=self._tokens.sealer,
+            tokens=self._tokens,
             describe=reporter.describe,
-            is_open=self.is_open,
             hints=self._around.hints,
             lookup=self._around.lookup,
             clock=clock,

@@ -6,17 +6,19 @@ from neuroswarm.discovery.announce import (
     check_announced,
     choose_hosts,
     find_hosts,
+    find_lan_hosts,
     make_finder,
-    read_interfaces,
     route_to,
 )
 from neuroswarm.discovery.lookup import NameLookup
 from neuroswarm.errors import ConfigError, PeerUnreachable
+from neuroswarm.hardware.interfaces import Interface, read_interfaces
 
 LAN = "192.168.1.7"
 VPN = "10.8.0.3"
 V6 = "2001:db8::7"
-HOME = {"127.0.0.1": "lo", "172.17.0.1": "docker0", LAN: "wlan0", VPN: "wg0", V6: "wlan0"}
+DOCKER = Interface("docker0", ("172.17.0.1",), 1500, is_inner=True)
+HOME = (DOCKER, Interface("wg0", (VPN,), 1420), Interface("wlan0", (LAN, V6), 1500))
 
 
 class Names:
@@ -75,38 +77,27 @@ def test_too_many_hosts_are_an_error(hosts):
         pytest.param(["169.254.3.4", LAN], False, (LAN,), id="never link-local"),
         pytest.param([LAN, V6], False, (LAN,), id="no IPv6 unless it listens to that"),
         pytest.param([LAN, V6, LAN], True, (LAN, V6), id="both, each once"),
-        pytest.param(["127.0.0.1", None], False, (LAN, VPN), id="interfaces where no route leads"),
+        pytest.param(["127.0.0.1", None], False, (VPN, LAN), id="interfaces where no route leads"),
     ],
 )
 def test_hosts_are_chosen_by_the_routes(routes, has_v6, chosen):
     assert choose_hosts(routes, HOME, has_v6=has_v6) == chosen
 
 
-@pytest.mark.parametrize(
-    "name", ["docker0", "docker_gwbridge", "br-3f2a", "veth12ab", "virbr0", "cni0", "podman1"]
-)
-def test_bridges_to_containers_are_known_by_name(name):
-    assert choose_hosts(["172.18.0.1"], {"172.18.0.1": name}, has_v6=True) == ()
-
-
-def test_a_bridge_that_somebody_made_of_the_lan_is_no_such_bridge():
-    assert choose_hosts([LAN], {LAN: "br0"}, has_v6=False) == (LAN,)
-
-
 def test_a_machine_with_nothing_but_loopback_has_no_host():
-    assert choose_hosts(["127.0.0.1", None], {"127.0.0.1": "lo", "::1": "lo"}, has_v6=True) == ()
+    assert choose_hosts(["127.0.0.1", None], [DOCKER], has_v6=True) == ()
 
 
 def test_no_more_hosts_are_announced_than_peers_take():
     many = [f"10.0.0.{i}" for i in range(9)]
-    assert choose_hosts(many, {}, has_v6=True) == tuple(many[:4])
+    assert choose_hosts(many, [], has_v6=True) == tuple(many[:4])
 
 
 @pytest.mark.parametrize("hints", [[], ["127.0.0.1"], ["here", "nowhere"]])
 async def test_a_node_that_listens_everywhere_never_announces_loopback(hints):
     hosts = await find_hosts("0.0.0.0", hints, lookup=Names(here="127.0.0.2"))
     assert not any(host.startswith("127.") or ":" in host for host in hosts)
-    assert set(hosts) <= set(read_interfaces())
+    assert set(hosts) <= {host for i in read_interfaces() for host in i.addresses}
     if (route := route_to("192.0.2.1")) is not None:
         assert route in hosts
 
@@ -121,5 +112,7 @@ def test_the_route_to_loopback_is_loopback():
     assert route_to("127.0.0.1") == "127.0.0.1"
 
 
-def test_loopback_is_an_interface_of_every_machine():
-    assert read_interfaces()["127.0.0.1"] == "lo"
+async def test_on_its_local_networks_a_node_is_at_all_its_addresses():
+    assert await find_lan_hosts("10.1.2.3") == ("10.1.2.3",)
+    outer = {h for i in read_interfaces() if not i.is_inner for h in i.addresses if ":" not in h}
+    assert set(await find_lan_hosts("0.0.0.0")) <= outer
