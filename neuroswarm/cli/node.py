@@ -25,6 +25,7 @@ from neuroswarm.cli.swarm_token import check_accepted, check_token, find_token
 if TYPE_CHECKING:
     from neuroswarm.cli.settings import Layer, Settings
     from neuroswarm.config import SwarmNodeConfig
+    from neuroswarm.config.sections import NetworkConfig
     from neuroswarm.node.node import SwarmNode
 
 logger = logging.getLogger(__name__)
@@ -80,7 +81,17 @@ def node(
     if text is not None:
         check_token(text)
     check_accepted(settings.network.accepted_token_files)
+    say_how_to_find(settings.network)
     run_service(lambda: _create(text, settings), _work)
+
+
+def say_how_to_find(network: NetworkConfig) -> None:
+    """Tell a user who named nobody how to, before anything that takes long is loaded."""
+    from neuroswarm.discovery.hint import WAYS
+
+    if not network.trackers and not network.peers:
+        where = "looking on the local network" if network.lan else "starting alone"
+        logger.info("no --tracker and no --peer: %s. To join others elsewhere, %s", where, WAYS)
 
 
 def gather(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> SwarmNodeConfig:

@@ -40,7 +40,7 @@ GREET_MAX_S = 5.0
 """Wait after the first failure; it doubles up to the longest, which is shorter where a datagram is
 all that it takes: the last one may just have been lost."""
 
-SAY_ALONE_S = 2.5
+SAY_ALONE_S = 2.0
 """Seconds without any hint and without a peer after which that is said."""
 
 MAX_ASKED = 3

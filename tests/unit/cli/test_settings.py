@@ -1,10 +1,11 @@
 """Settings merge: flags over environment over file over defaults, with their origin."""
 
+import logging
 from pathlib import Path
 
 import pytest
 
-from neuroswarm.cli.node import gather
+from neuroswarm.cli.node import gather, say_how_to_find
 from neuroswarm.cli.settings import (
     NOT_SETTINGS,
     PREFIX,
@@ -195,3 +196,35 @@ def test_address_that_is_none_is_refused_with_who_gave_it():
 def test_config_file_may_be_named_by_the_environment(file: Path):
     config = gather({"host": "127.0.0.1"}, {"NEUROSWARM_CONFIG": str(file)})
     assert config.diloco.inner_steps == 100
+
+
+@pytest.mark.parametrize(
+    ("flags", "where"),
+    [({}, "looking on the local network"), ({"no_lan": True}, "starting alone")],
+)
+def test_a_node_that_was_given_nobody_says_the_ways_at_once(caplog, flags, where):
+    caplog.set_level(logging.INFO)
+    say_how_to_find(gather({"host": "127.0.0.1", **flags}, {}).network)
+    (line,) = [r.getMessage() for r in caplog.records if r.levelno == logging.INFO]
+    assert where in line
+    assert all(way in line for way in ("--tracker http://", "--peer HOST", "dns://NAME"))
+
+
+@pytest.mark.parametrize("flags", [{"tracker": ["a:1"]}, {"peer": ["dns://a"]}])
+def test_a_node_that_was_given_somebody_is_told_no_ways(caplog, flags):
+    caplog.set_level(logging.INFO)
+    say_how_to_find(gather({"host": "127.0.0.1", **flags}, {}).network)
+    assert not [r for r in caplog.records if r.levelno == logging.INFO]
+
+
+def test_a_peer_that_is_no_address_is_an_error_that_names_the_flag():
+    with pytest.raises(ConfigError, match=r"no peer address: 'http://a:1'.*set by --peer"):
+        gather({"host": "127.0.0.1", "peer": ["b", "http://a:1"]}, {})
+
+
+def test_peers_and_announced_hosts_come_from_the_environment_too():
+    variables = {"NEUROSWARM_PEER": "a, dns://b:7101", "NEUROSWARM_ANNOUNCE": "10.0.0.1,c.example"}
+    network = gather({"host": "127.0.0.1"}, variables | {"NEUROSWARM_NETWORK_LAN": "false"}).network
+    assert network.peers == ("a", "dns://b:7101")
+    assert network.announce_host == ("10.0.0.1", "c.example")
+    assert not network.lan
