@@ -51,7 +51,11 @@ HeartbeatPort = Annotated[
 ]
 Host = Annotated[
     str | None,
-    _option("Address to listen on. Default: all of them (0.0.0.0).", NETWORK, variable="HOST"),
+    _option(
+        "Address to listen on. Default: all of IPv4 (0.0.0.0); :: for IPv6 too.",
+        NETWORK,
+        variable="HOST",
+    ),
 ]
 Announce = Annotated[
     list[str] | None,

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from neuroswarm.errors import ConfigError
+from neuroswarm.listening import bind
+from neuroswarm.values import Endpoint
 
 DEFAULT_TRACKER_PORT = 7100
 DEFAULT_HTTP_PORT = 7101
@@ -178,13 +180,7 @@ class PortProbe:
         """
         kind = socket.SOCK_STREAM if transport == "tcp" else socket.SOCK_DGRAM
         try:
-            family, kind, number, _, address = socket.getaddrinfo(
-                self._host, port, type=kind, flags=socket.AI_PASSIVE
-            )[0]
-            with socket.socket(family, kind, number) as probe:
-                if transport == "tcp":  # a connection that lingers does not count
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
+            bind(kind, Endpoint(self._host, port)).close()
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return False

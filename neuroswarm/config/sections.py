@@ -41,7 +41,8 @@ class NetworkConfig(Section):
     """Look for others on the local network, and be found there, by multicast DNS; never in a
     container that has a network of its own, nor if the node listens on loopback only."""
     host: str = Field(default="0.0.0.0", min_length=1)
-    """Address to listen on for gRPC, heartbeats and HTTP."""
+    """Address to listen on for gRPC, heartbeats and HTTP; `0.0.0.0` for all of IPv4, `::` for all
+    of IPv4 and IPv6."""
     port: int = Field(default=7101, ge=0, le=MAX_PORT)
     """HTTP port; 0 takes any free one."""
     grpc_port: int | None = Field(default=None, ge=0, le=MAX_PORT)

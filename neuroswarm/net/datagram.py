@@ -20,6 +20,7 @@ from neuroswarm.identity.sealing import OVERHEAD_BYTES, Sealer
 from neuroswarm.net.echo import Echo
 from neuroswarm.net.occasional import Occasional
 from neuroswarm.net.traffic import Traffic
+from neuroswarm.net.udp_socket import UdpSocket
 from neuroswarm.service import Service, State
 from neuroswarm.transport import DatagramHandler
 from neuroswarm.values import Endpoint
@@ -55,8 +56,7 @@ class UdpTransport(Service):
         self._strangers = Occasional(self._clock)
         self._echo = Echo(sealer, self._clock)
         self._handler: DatagramHandler | None = None
-        self._is_congested = False
-        self._socket: asyncio.DatagramTransport | None = None
+        self._socket: UdpSocket | None = None
         self._endpoint: Endpoint | None = None
         self._bug: asyncio.Future[None] | None = None
         self._names: dict[str, tuple[str, float]] = {}
@@ -110,19 +110,15 @@ class UdpTransport(Service):
             self._unresolved.put_nowait((to, sealed))
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        loop = asyncio.get_running_loop()
-        self._bug = loop.create_future()
+        self._bug = asyncio.get_running_loop().create_future()
         try:
-            self._socket, protocol = await loop.create_datagram_endpoint(
-                lambda: _Protocol(self, loop.create_future()), local_addr=self._listen
-            )
+            self._socket = UdpSocket(self._listen, self._receive)
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on udp {self._listen}: {error.strerror} (choose another)"
             ) from error
-        stack.push_async_callback(_wait, protocol.closed)
         stack.callback(self._socket.close)
-        self._endpoint = Endpoint(self._listen.host, self._socket.get_extra_info("sockname")[1])
+        self._endpoint = Endpoint(self._listen.host, self._socket.port)
 
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
         return (self._resolve_names(), self._raise_bug())
@@ -146,10 +142,11 @@ class UdpTransport(Service):
                     source.host,
                 )
             return
-        if self._handler is None:
-            return
+        if self._socket is not None:
+            self._socket.keep_way_back()
         try:
-            self._handler(opened, source)
+            if self._handler is not None:
+                self._handler(opened, source)
         except PeerError as error:
             self.num_dropped += 1
             logger.debug("datagram from %s dropped: %s", source, error)
@@ -175,10 +172,8 @@ class UdpTransport(Service):
 
     def _send_sealed(self, to: Endpoint, sealed: bytes) -> None:
         assert self._socket is not None, "_open() made it"
-        if self._is_congested or self._socket.is_closing():
-            return
         self._traffic.bytes_sent += len(sealed)
-        self._socket.sendto(sealed, to)
+        self._socket.send(to, sealed)
 
     def _find_address(self, host: str) -> str | None:
         """The numeric address of a host: itself, or a name looked up lately; "" if it had none.
@@ -211,7 +206,7 @@ class UdpTransport(Service):
 
     async def _look_up(self, host: str) -> str:
         assert self._socket is not None, "_open() made it"
-        family = self._socket.get_extra_info("socket").family
+        family = self._socket.reaches
         try:
             async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
                 found = await asyncio.get_running_loop().getaddrinfo(
@@ -229,32 +224,3 @@ class UdpTransport(Service):
     def _report_bug(self, error: Exception) -> None:
         if self._bug is not None and not self._bug.done():
             self._bug.set_exception(error)
-
-
-class _Protocol(asyncio.DatagramProtocol):
-    """What asyncio calls; lost and refused datagrams are nobody's concern."""
-
-    def __init__(self, owner: UdpTransport, closed: asyncio.Future[None]) -> None:
-        self._owner = owner
-        self.closed = closed
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if exc is not None:
-            self._owner._report_bug(exc)  # a deaf node would look like a lone one
-        self.closed.set_result(None)
-
-    def datagram_received(self, data: bytes, addr: tuple[Any, ...]) -> None:
-        self._owner._receive(data, Endpoint(addr[0], addr[1]))
-
-    def pause_writing(self) -> None:
-        self._owner._is_congested = True
-
-    def resume_writing(self) -> None:
-        self._owner._is_congested = False
-
-    def error_received(self, exc: Exception) -> None:
-        logger.debug("datagram not sent: %s", exc)
-
-
-async def _wait(future: asyncio.Future[None]) -> None:
-    await future

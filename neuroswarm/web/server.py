@@ -9,6 +9,7 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from neuroswarm.errors import (
     PeerError,
     ProtocolViolation,
 )
+from neuroswarm.listening import bind, unmapped
 from neuroswarm.service import Service
 from neuroswarm.values import Endpoint
 from neuroswarm.web import connections, metrics
@@ -134,15 +136,16 @@ class WebServer(Service):
 
     async def _listen_with(self, runner: web.AppRunner, stack: AsyncExitStack) -> None:
         assert runner.server is not None, "setup() makes it"
-        host, port = self._listen
         try:
-            server = await asyncio.get_running_loop().create_server(
-                connections.BoundedConnections(runner.server), host, port, backlog=_BACKLOG
-            )
+            bound = bind(socket.SOCK_STREAM, self._listen)
         except OSError as error:
             raise ConfigError(_explain_bind(self._listen, error)) from error
+        stack.callback(bound.close)
+        server = await asyncio.get_running_loop().create_server(
+            connections.BoundedConnections(runner.server), sock=bound, backlog=_BACKLOG
+        )
         stack.callback(server.close)
-        self._endpoint = Endpoint(host, int(server.sockets[0].getsockname()[1]))
+        self._endpoint = Endpoint(self._listen.host, int(bound.getsockname()[1]))
 
     @web.middleware
     async def _add_headers(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -233,7 +236,7 @@ def _read_dashboard() -> str:
 
 
 def _caller(request: web.Request) -> str:
-    return (request.remote or "").removeprefix("::ffff:")
+    return unmapped(request.remote or "")
 
 
 def _is_loopback(host: str) -> bool:
