@@ -69,9 +69,8 @@ class Acquaintance(Service):
         return 0.0 if self.lan is None else min(genesis_wait_s, LAN_WAIT_S)
 
     def get_status(self) -> dict[str, object]:
-        """Where this node says to be, and what leads it to others."""
+        """What leads this node to others."""
         return {
-            "hosts": list(self.whereabouts.hosts),
             "hints": self.search.get_status(),
             "found_on_lan": None if self.lan is None else self.lan.num_found,
             "remembered_peers": self.memory.num_known,

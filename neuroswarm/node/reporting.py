@@ -135,6 +135,7 @@ class Reporter:
             **{k: v for k, v in self.measure().items() if k.startswith(("bytes", "util", "live"))},
             "checkpoints": parts.checkpointer.get_status(),
             "disk_written_bytes_total": parts.home.bytes_written,
+            "hosts": list(self._reached_hosts()),
             **parts.membership.acquaintance.get_status(),
             **parts.membership.reach.get_status(),
             **parts.membership.relaying.get_status(),
