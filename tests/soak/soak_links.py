@@ -21,7 +21,16 @@ from neuroswarm.errors import PeerUnreachable
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token_ring import TokenRing
 from neuroswarm.node.carriers import NetworkCarriers
-from neuroswarm.transport import DatagramHandler, Datagrams, Guard, Rpc, StreamHandler, UnaryHandler
+from neuroswarm.transport import (
+    DatagramHandler,
+    Datagrams,
+    Guard,
+    Pipe,
+    Pipes,
+    Rpc,
+    StreamHandler,
+    UnaryHandler,
+)
 from neuroswarm.values import Endpoint, PeerAddress
 
 STATE = "State/"
@@ -230,6 +239,12 @@ class BadCarriers:
     @property
     def heartbeat_endpoint(self) -> Endpoint:
         return self._carriers.heartbeat_endpoint
+
+    def use_pipes(self, pipes: Pipes) -> None:
+        self._carriers.use_pipes(pipes)
+
+    def accept(self, pipe: Pipe) -> None:
+        self._carriers.accept(pipe)
 
     async def start(self) -> None:
         await self._carriers.start()
