@@ -98,6 +98,16 @@ class LimitedCarriers:
         return self._inner.datagrams
 
     @property
+    def dht_datagrams(self) -> Datagrams:
+        """The inner ones."""
+        return self._inner.dht_datagrams
+
+    @property
+    def dht_endpoint(self) -> Endpoint:
+        """Where the DHT's datagrams are taken."""
+        return self._inner.dht_endpoint
+
+    @property
     def grpc_endpoint(self) -> Endpoint:
         """Where calls are answered."""
         return self._inner.grpc_endpoint

@@ -1,5 +1,6 @@
 """Settings: sections for the parts, and `SwarmNodeConfig` for all of them."""
 
+from neuroswarm.config.dht import DhtConfig
 from neuroswarm.config.section import Section
 from neuroswarm.config.sections import (
     AggregationConfig,
@@ -23,6 +24,7 @@ __all__ = [
     "BufferConfig",
     "CheckpointConfig",
     "DataConfig",
+    "DhtConfig",
     "DilocoConfig",
     "HeartbeatConfig",
     "NetworkConfig",

@@ -51,6 +51,13 @@ class Section(BaseModel):
         return [f"{cls.prefix}{name}" for name in cls.model_fields]
 
 
+def split_list(value: object) -> object:
+    """The parts of a text with commas; anything else as it is."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
 def unknown_setting(name: str, known: Iterable[str]) -> str:
     """Say that `name` is no setting, and which of the known ones is nearest."""
     names = sorted(known)

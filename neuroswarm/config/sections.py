@@ -16,7 +16,7 @@ from neuroswarm.config.legality import (
     KrumNeighbours,
     NormScaling,
 )
-from neuroswarm.config.section import Section
+from neuroswarm.config.section import Section, split_list
 
 MAX_PORT = 65535
 GRPC_PORT_OFFSET = 1000
@@ -69,9 +69,7 @@ class NetworkConfig(Section):
     @field_validator("trackers", "peers", "announce_host", "accepted_token_files", mode="before")
     @classmethod
     def _split_list(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
-        return value
+        return split_list(value)
 
     @property
     def bound_grpc_port(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, model_validator
 
+from neuroswarm.config.dht import DhtConfig
 from neuroswarm.config.flat import FLAT_PATHS, FlatNames, fold_flat_names
 from neuroswarm.config.legality import check_pair, default_method
 from neuroswarm.config.pace import scale_inner_steps
@@ -37,6 +38,7 @@ class SwarmNodeConfig(FlatNames, Section):
     network: NetworkConfig = NetworkConfig()
     heartbeat: HeartbeatConfig = HeartbeatConfig()
     relay: RelayConfig = RelayConfig()
+    dht: DhtConfig = DhtConfig()
     rounds: RoundConfig = RoundConfig()
     diloco: DilocoConfig = DilocoConfig()
     aggregation: AggregationConfig = AggregationConfig()

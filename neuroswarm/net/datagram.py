@@ -6,6 +6,7 @@ Refuses to know what datagrams say, and whether they arrive.
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import math
@@ -29,6 +30,7 @@ from neuroswarm.wire import limits
 logger = logging.getLogger(__name__)
 
 CONTEXT = b"neuroswarm v1 datagram"
+DHT_CONTEXT = b"neuroswarm v1 dht datagram"
 _MAX_SEALED_BYTES = limits.MAX_DATAGRAM_BYTES + OVERHEAD_BYTES
 _MAX_UNRESOLVED = 64
 _MAX_NAMES = 1024
@@ -42,14 +44,32 @@ class UdpTransport(Service):
 
     name = "datagrams"
 
-    def __init__(self, sealer: Sealer, listen: Endpoint, *, clock: Clock | None = None) -> None:
-        """Prepare to listen at `listen`; port 0 takes a free one."""
+    def __init__(
+        self,
+        sealer: Sealer,
+        listen: Endpoint,
+        *,
+        clock: Clock | None = None,
+        context: bytes = CONTEXT,
+        may_move: bool = False,
+    ) -> None:
+        """Prepare to listen.
+
+        Args:
+            sealer: Seals and opens.
+            listen: Where; port 0 takes a free one.
+            clock: Tells the time.
+            context: What is sealed in one (heartbeats or the DHT) does not open in another.
+            may_move: Take any free port, and say so, where the wanted one is taken.
+        """
         super().__init__()
         self.num_received = 0
         """Datagrams that arrived, dropped ones included."""
         self.num_dropped = 0
         """Datagrams that did not open, or that the handler refused."""
         self._sealer = sealer
+        self._context = context
+        self._may_move = may_move
         self._listen = listen
         self._clock = clock or SystemClock()
         self._traffic = Traffic()
@@ -102,7 +122,7 @@ class UdpTransport(Service):
             )
         if self.state is not State.RUNNING:
             return
-        sealed = self._sealer.seal(data, CONTEXT)
+        sealed = self._sealer.seal(data, self._context)
         address = self._find_address(to.host)
         if address:
             self._send_sealed(Endpoint(address, to.port), sealed)
@@ -112,13 +132,24 @@ class UdpTransport(Service):
     async def _open(self, stack: AsyncExitStack) -> None:
         self._bug = asyncio.get_running_loop().create_future()
         try:
-            self._socket = UdpSocket(self._listen, self._receive)
+            self._socket = self._bind()
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on udp {self._listen}: {error.strerror} (choose another)"
             ) from error
         stack.callback(self._socket.close)
         self._endpoint = Endpoint(self._listen.host, self._socket.port)
+
+        if self._listen.port not in (0, self._endpoint.port):
+            logger.info("UDP port %d is in use, taking %d", self._listen.port, self._endpoint.port)
+
+    def _bind(self) -> UdpSocket:
+        try:
+            return UdpSocket(self._listen, self._receive)
+        except OSError as error:
+            if not self._may_move or error.errno != errno.EADDRINUSE:
+                raise
+            return UdpSocket(Endpoint(self._listen.host, 0), self._receive)
 
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
         return (self._resolve_names(), self._raise_bug())
@@ -130,7 +161,7 @@ class UdpTransport(Service):
         try:
             if len(data) > _MAX_SEALED_BYTES:
                 raise BadSignature(f"datagram too large: {len(data)} bytes")
-            opened = self._sealer.open(data, CONTEXT)
+            opened = self._sealer.open(data, self._context)
         except BadSignature:
             if self._answer_probe(data, source):
                 return

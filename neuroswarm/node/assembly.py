@@ -29,6 +29,7 @@ from neuroswarm.node.carriers import Carriers
 from neuroswarm.node.committing import Committer
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.driver import RoundDriver
+from neuroswarm.node.finding import Finder, make_finder
 from neuroswarm.node.holdings import Holdings
 from neuroswarm.node.home import Home
 from neuroswarm.node.inquiry import Inquirer
@@ -62,11 +63,14 @@ class Membership:
     directory: TrackerDirectory
     reach: ReachService
     relaying: Relaying
+    finder: Finder
 
     @property
     def services(self) -> tuple[Service, ...]:
         """Its parts that run, in the order of their start."""
-        return self.heartbeat, self.acquaintance, self.reach, self.relaying.lines
+        return (
+            self.heartbeat, self.acquaintance, self.reach, self.relaying.lines, self.finder,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,7 @@ def assemble_membership(
     describe: Callable[[], Heartbeat],
     hints: tuple[Endpoint, ...],
     lookup: Lookup,
+    locate: Callable[[], Endpoint],
     clock: Clock,
 ) -> Membership:
     """The parts that know the peers."""
@@ -134,7 +139,13 @@ def assemble_membership(
     reach = ReachService(carriers.rpc, peers, clock=clock, on_change=heartbeat.announce_now)
     relaying = assemble_relaying(config.relay, carriers, reach, peers, clock=clock)
     relaying.lines.on_change = heartbeat.announce_now
-    return Membership(peers, door, record, heartbeat, acquaintance, directory, reach, relaying)
+    finder = make_finder(
+        config.dht, carriers.dht_datagrams, heartbeat,
+        key=home.key, record=record, peers=peers, locate=locate, clock=clock,
+    )  # fmt: skip
+    return Membership(
+        peers, door, record, heartbeat, acquaintance, directory, reach, relaying, finder
+    )
 
 
 def make_downloader(

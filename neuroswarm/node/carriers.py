@@ -14,7 +14,7 @@ from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.identity.certificate import issue
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token_ring import TokenRing
-from neuroswarm.net.datagram import UdpTransport
+from neuroswarm.net.datagram import DHT_CONTEXT, UdpTransport
 from neuroswarm.net.exhaustion import quiet_accepting
 from neuroswarm.net.grpc_settings import CallBounds
 from neuroswarm.net.grpc_transport import GrpcTransport
@@ -24,7 +24,7 @@ from neuroswarm.values import Endpoint
 
 
 class Carriers(Protocol):
-    """A node's two transports, started and stopped together."""
+    """A node's transports, started and stopped together."""
 
     @property
     def rpc(self) -> Rpc:
@@ -34,6 +34,11 @@ class Carriers(Protocol):
     @property
     def datagrams(self) -> Datagrams:
         """Sealed datagrams between members."""
+        ...
+
+    @property
+    def dht_datagrams(self) -> Datagrams:
+        """The DHT's sealed datagrams between members."""
         ...
 
     @property
@@ -52,6 +57,10 @@ class Carriers(Protocol):
 
     def accept(self, pipe: Pipe) -> None:
         """Answer the calls that come through a pipe."""
+
+    @property
+    def dht_endpoint(self) -> Endpoint:
+        """Where the DHT's datagrams are taken, once started; port 0 if they are not."""
         ...
 
     async def start(self) -> None:
@@ -71,7 +80,7 @@ MakeCarriers = Callable[[NodeKey, TokenRing, SwarmNodeConfig], Carriers]
 
 
 class NetworkCarriers(Service):
-    """gRPC with mutual TLS and sealed UDP."""
+    """gRPC with mutual TLS, and sealed UDP on two ports."""
 
     name = "carriers"
 
@@ -84,6 +93,14 @@ class NetworkCarriers(Service):
             bounds=CallBounds(max_calls=network.max_concurrent_rpcs),
         )
         self.datagrams = UdpTransport(tokens.sealer, Endpoint(network.host, config.heartbeat.port))
+        dht_port = config.dht.port
+        self.dht_datagrams = UdpTransport(
+            tokens.sealer,
+            Endpoint(network.host, network.bound_grpc_port if dht_port is None else dht_port),
+            context=DHT_CONTEXT,
+            may_move=dht_port is None,
+        )
+        self._has_dht = config.dht.enabled
 
     @property
     def grpc_endpoint(self) -> Endpoint:
@@ -103,10 +120,18 @@ class NetworkCarriers(Service):
         """Answer the calls that come through a pipe."""
         self.rpc.accept(pipe)
 
+    @property
+    def dht_endpoint(self) -> Endpoint:
+        """Where the DHT's datagrams are taken, once started; port 0 if they are not."""
+        return self.dht_datagrams.endpoint if self._has_dht else Endpoint("", 0)
+
     async def _open(self, stack: AsyncExitStack) -> None:
         stack.enter_context(quiet_accepting(SystemClock()))
         await stack.enter_async_context(self.datagrams)
         await stack.enter_async_context(self.rpc)
+        if self._has_dht:
+            await stack.enter_async_context(self.dht_datagrams)
 
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
-        return (self.datagrams.wait_closed(), self.rpc.wait_closed())
+        dht = (self.dht_datagrams.wait_closed(),) if self._has_dht else ()
+        return (self.datagrams.wait_closed(), self.rpc.wait_closed(), *dht)

@@ -238,7 +238,7 @@ class NodeCore(Service):
     async def _take_first_state(self, parts: Parts) -> None:
         kept = await asyncio.to_thread(parts.home.load_latest, parts.cohort.architecture)
         wait_s = self.config.rounds.genesis_wait_s
-        if not self._around.hints:
+        if not (self._around.hints or self.config.dht.seeds):
             wait_s = parts.membership.acquaintance.choose_wait_s(wait_s)
         if kept is not None:
             await take_up(parts.replica, kept, parts.home)
@@ -298,6 +298,7 @@ class NodeCore(Service):
             describe=reporter.describe,
             hints=self._around.hints,
             lookup=self._around.lookup,
+            locate=reporter.dht_endpoint,
             clock=clock,
         )
         presence = membership.record.presence

@@ -14,7 +14,7 @@ import psutil
 from neuroswarm.diloco.schedule import get_inner_steps
 from neuroswarm.node.admission import describe_admission
 from neuroswarm.node.statistics import Statistics
-from neuroswarm.values import PROTOCOL_VERSION
+from neuroswarm.values import PROTOCOL_VERSION, Endpoint
 from neuroswarm.web.metrics import Measured, measure_mapping
 from neuroswarm.wire import limits
 from neuroswarm.wire.messages import Heartbeat
@@ -57,6 +57,7 @@ class Reporter:
             grpc_port=parts.carriers.grpc_endpoint.port,
             heartbeat_port=parts.carriers.heartbeat_endpoint.port,
             http_port=parts.web.endpoint.port,
+            dht_port=self.dht_endpoint().port,
             protocol=PROTOCOL_VERSION,
             is_training=self._node.is_voter,
             available_memory_mb=self._available_memory_mb(),
@@ -71,17 +72,24 @@ class Reporter:
             relays=parts.membership.relaying.lines.relays,
         )
 
+    def dht_endpoint(self) -> Endpoint:
+        """Where others reach this node's DHT; port 0 if it takes no part in it."""
+        is_on = self._node.config.dht.enabled
+        port = self._parts.carriers.dht_endpoint.port if is_on else 0
+        return Endpoint(self._reached_hosts()[0], port)
+
     def measure(self) -> Mapping[str, object]:
         """What goes into every event of the log."""
         parts = self._parts
         trainer, carriers = parts.trainer, parts.carriers
+        ends = (carriers.rpc, carriers.datagrams, carriers.dht_datagrams)
         return {
             "train_loss": trainer.last_loss,
             "total_inner_steps": trainer.total.steps,
             "total_tokens": trainer.total.tokens,
             "num_params": sum(num_params for _, num_params in parts.cohort.shape),
-            "bytes_sent": carriers.rpc.bytes_sent + carriers.datagrams.bytes_sent,
-            "bytes_received": carriers.rpc.bytes_received + carriers.datagrams.bytes_received,
+            "bytes_sent": sum(end.bytes_sent for end in ends),
+            "bytes_received": sum(end.bytes_received for end in ends),
             "utilisation": parts.compute.utilisation,
             "live_peers": len(parts.rounds.crowd.live()),
             "step_s": parts.compute.step_s,
@@ -139,6 +147,7 @@ class Reporter:
             **parts.membership.acquaintance.get_status(),
             **parts.membership.reach.get_status(),
             **parts.membership.relaying.get_status(),
+            "dht": parts.membership.finder.get_status(),
             "statements": dict(parts.rounds.intake.counters),
             "gossip": dict(parts.rounds.gossip.counters),
             **describe_admission(

@@ -31,7 +31,7 @@ LOOK_S = 0.01
 
 
 class MemoryCarriers(Service):
-    """A node's two ends on a `MemoryNetwork`."""
+    """A node's ends on a `MemoryNetwork`."""
 
     name = "carriers"
 
@@ -41,6 +41,8 @@ class MemoryCarriers(Service):
         self.heartbeat_endpoint = heartbeat_endpoint(host)
         self.rpc: MemoryRpc = network.rpc(node_id, self.grpc_endpoint)
         self.datagrams: MemoryDatagrams = network.datagrams(self.heartbeat_endpoint, node_id)
+        self.dht_endpoint = dht_endpoint(host)
+        self.dht_datagrams: MemoryDatagrams = network.datagrams(self.dht_endpoint, node_id)
 
     def use_pipes(self, pipes: Pipes) -> None:
         """Do without: in memory every node is called straight."""
@@ -51,15 +53,22 @@ class MemoryCarriers(Service):
 
     async def _open(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self.datagrams)
+        await stack.enter_async_context(self.dht_datagrams)
         await stack.enter_async_context(self.rpc)
 
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
-        return (self.datagrams.wait_closed(), self.rpc.wait_closed())
+        ends = (self.datagrams, self.dht_datagrams, self.rpc)
+        return tuple(end.wait_closed() for end in ends)
 
 
 def heartbeat_endpoint(host: str) -> Endpoint:
     """Where a member with that host takes heartbeats."""
     return Endpoint(host, 9999)
+
+
+def dht_endpoint(host: str) -> Endpoint:
+    """Where a member with that host takes the DHT's datagrams, if it takes part in it."""
+    return Endpoint(host, 8101)
 
 
 @dataclass(eq=False)

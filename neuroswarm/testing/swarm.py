@@ -24,7 +24,13 @@ from neuroswarm.node.core import NodeCore, Surroundings
 from neuroswarm.node.replica import Tamper
 from neuroswarm.node.workload import Workload
 from neuroswarm.service import State
-from neuroswarm.testing.member import LOOK_S, Member, MemoryCarriers, heartbeat_endpoint
+from neuroswarm.testing.member import (
+    LOOK_S,
+    Member,
+    MemoryCarriers,
+    dht_endpoint,
+    heartbeat_endpoint,
+)
 from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.tiny_workload import TinyModel, tiny_text
 
@@ -34,6 +40,7 @@ DEADLINE_S = 40.0
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "heartbeat": {"interval_s": 0.3},
+    "dht": {"enabled": False},
     "rounds": {
         "genesis_wait_s": 0.3,
         "min_grace_s": 0.1,
@@ -134,6 +141,8 @@ class Swarm:
         trains: bool = True,
         tamper: Tamper | None = None,
         clock: Clock | None = None,
+        knows: Collection[str] | None = None,
+        seeds: Collection[str] = (),
     ) -> list[Member]:
         """Start new nodes that know of all earlier ones, and let them train.
 
@@ -143,11 +152,16 @@ class Swarm:
             trains: Whether they take part in rounds at once.
             tamper: Makes them hostile.
             clock: What they take for the time; None for the real one.
+            knows: Members whose heartbeat endpoints they are told; None for all earlier ones.
+            seeds: Members whose endpoints in the DHT they are told.
         """
         made = [
-            self._make(name, model_seed=model_seed, is_trainer=trains, tamper=tamper, clock=clock)
+            self._make(
+                name, model_seed=model_seed, is_trainer=trains, tamper=tamper, clock=clock,
+                knows=knows, seeds=seeds,
+            )
             for name in names
-        ]
+        ]  # fmt: skip
         await asyncio.gather(*(self._start(member) for member in made))
         return made
 
@@ -187,6 +201,8 @@ class Swarm:
         is_trainer: bool,
         tamper: Tamper | None,
         clock: Clock | None,
+        knows: Collection[str] | None = None,
+        seeds: Collection[str] = (),
     ) -> Member:
         known = self.members.get(name)
         host = known.host if known else f"10.0.1.{len(self.members) + 1}"
@@ -200,9 +216,14 @@ class Swarm:
                 "port": 0,
                 "announce_host": host,
             },
+            "dht": {
+                **self._settings["dht"],
+                "seeds": tuple(str(dht_endpoint(self.members[other].host)) for other in seeds),
+            },
             "state_dir": folder,
         }
-        others = [member.host for member in self.members.values() if member.name != name]
+        told = self.members.keys() if knows is None else knows
+        others = [self.members[other].host for other in told if other != name]
         surroundings = Surroundings(
             make_carriers=lambda key, _token, _config: MemoryCarriers(
                 self.network, key.node_id, host

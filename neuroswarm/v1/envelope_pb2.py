@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cneuroswarm/v1/envelope.proto\x12\rneuroswarm.v1\"`\n\x06Signed\x12!\n\x04kind\x18\x01 \x01(\x0e\x32\x13.neuroswarm.v1.Kind\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x12\n\npublic_key\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\"D\n\x07Relayed\x12&\n\x07message\x18\x01 \x01(\x0b\x32\x15.neuroswarm.v1.Signed\x12\x11\n\thops_left\x18\x02 \x01(\r\"\x15\n\x05\x43hunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c*\xac\x01\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eKIND_HEARTBEAT\x10\x01\x12\x15\n\x11KIND_CONTRIBUTION\x10\x02\x12\r\n\tKIND_SKIP\x10\x03\x12\x0e\n\nKIND_READY\x10\x04\x12\x0f\n\x0bKIND_BALLOT\x10\x05\x12\x10\n\x0cKIND_CONFIRM\x10\x06\x12\r\n\tKIND_SEAL\x10\x07\x12\x12\n\x0eKIND_AMENDMENT\x10\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cneuroswarm/v1/envelope.proto\x12\rneuroswarm.v1\"`\n\x06Signed\x12!\n\x04kind\x18\x01 \x01(\x0e\x32\x13.neuroswarm.v1.Kind\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x12\n\npublic_key\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\"D\n\x07Relayed\x12&\n\x07message\x18\x01 \x01(\x0b\x32\x15.neuroswarm.v1.Signed\x12\x11\n\thops_left\x18\x02 \x01(\r\"\x15\n\x05\x43hunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c*\x82\x02\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eKIND_HEARTBEAT\x10\x01\x12\x15\n\x11KIND_CONTRIBUTION\x10\x02\x12\r\n\tKIND_SKIP\x10\x03\x12\x0e\n\nKIND_READY\x10\x04\x12\x0f\n\x0bKIND_BALLOT\x10\x05\x12\x10\n\x0cKIND_CONFIRM\x10\x06\x12\r\n\tKIND_SEAL\x10\x07\x12\x12\n\x0eKIND_AMENDMENT\x10\x08\x12\x14\n\x10KIND_DHT_REQUEST\x10\x0c\x12\x13\n\x0fKIND_DHT_ANSWER\x10\r\x12\x14\n\x10KIND_DHT_CONTACT\x10\x0e\x12\x13\n\x0fKIND_DHT_RECORD\x10\x0f\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,7 +32,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'neuroswarm.v1.envelope_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_KIND']._serialized_start=239
-  _globals['_KIND']._serialized_end=411
+  _globals['_KIND']._serialized_end=497
   _globals['_SIGNED']._serialized_start=47
   _globals['_SIGNED']._serialized_end=143
   _globals['_RELAYED']._serialized_start=145

@@ -17,6 +17,10 @@ class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     KIND_CONFIRM: _ClassVar[Kind]
     KIND_SEAL: _ClassVar[Kind]
     KIND_AMENDMENT: _ClassVar[Kind]
+    KIND_DHT_REQUEST: _ClassVar[Kind]
+    KIND_DHT_ANSWER: _ClassVar[Kind]
+    KIND_DHT_CONTACT: _ClassVar[Kind]
+    KIND_DHT_RECORD: _ClassVar[Kind]
 KIND_UNSPECIFIED: Kind
 KIND_HEARTBEAT: Kind
 KIND_CONTRIBUTION: Kind
@@ -26,6 +30,10 @@ KIND_BALLOT: Kind
 KIND_CONFIRM: Kind
 KIND_SEAL: Kind
 KIND_AMENDMENT: Kind
+KIND_DHT_REQUEST: Kind
+KIND_DHT_ANSWER: Kind
+KIND_DHT_CONTACT: Kind
+KIND_DHT_RECORD: Kind
 
 class Signed(_message.Message):
     __slots__ = ("kind", "body", "public_key", "signature")

@@ -18,7 +18,7 @@ REACHABILITY_OPEN: Reachability
 REACHABILITY_CLOSED: Reachability
 
 class Heartbeat(_message.Message):
-    __slots__ = ("swarm_id", "sequence", "time", "host", "grpc_port", "heartbeat_port", "http_port", "protocol", "available_memory_mb", "queue_depth", "first_fragment", "num_fragments", "uses_accelerator", "network_saturation", "is_training", "accepts_inference", "accepts_activations", "round", "digest", "tokens_per_s", "inner_steps", "is_leaving", "instance", "twin", "is_settled", "relays", "reach", "other_hosts")
+    __slots__ = ("swarm_id", "sequence", "time", "host", "grpc_port", "heartbeat_port", "http_port", "protocol", "available_memory_mb", "queue_depth", "first_fragment", "num_fragments", "uses_accelerator", "network_saturation", "is_training", "accepts_inference", "accepts_activations", "round", "digest", "tokens_per_s", "inner_steps", "is_leaving", "instance", "twin", "is_settled", "relays", "reach", "other_hosts", "dht_port")
     SWARM_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
@@ -47,6 +47,7 @@ class Heartbeat(_message.Message):
     RELAYS_FIELD_NUMBER: _ClassVar[int]
     REACH_FIELD_NUMBER: _ClassVar[int]
     OTHER_HOSTS_FIELD_NUMBER: _ClassVar[int]
+    DHT_PORT_FIELD_NUMBER: _ClassVar[int]
     swarm_id: bytes
     sequence: int
     time: float
@@ -75,7 +76,8 @@ class Heartbeat(_message.Message):
     relays: _containers.RepeatedScalarFieldContainer[bytes]
     reach: Reachability
     other_hosts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, swarm_id: _Optional[bytes] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., host: _Optional[str] = ..., grpc_port: _Optional[int] = ..., heartbeat_port: _Optional[int] = ..., http_port: _Optional[int] = ..., protocol: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., queue_depth: _Optional[int] = ..., first_fragment: _Optional[int] = ..., num_fragments: _Optional[int] = ..., uses_accelerator: bool = ..., network_saturation: _Optional[float] = ..., is_training: bool = ..., accepts_inference: bool = ..., accepts_activations: bool = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ..., tokens_per_s: _Optional[float] = ..., inner_steps: _Optional[int] = ..., is_leaving: bool = ..., instance: _Optional[bytes] = ..., twin: _Optional[bytes] = ..., is_settled: bool = ..., relays: _Optional[_Iterable[bytes]] = ..., reach: _Optional[_Union[Reachability, str]] = ..., other_hosts: _Optional[_Iterable[str]] = ...) -> None: ...
+    dht_port: int
+    def __init__(self, swarm_id: _Optional[bytes] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., host: _Optional[str] = ..., grpc_port: _Optional[int] = ..., heartbeat_port: _Optional[int] = ..., http_port: _Optional[int] = ..., protocol: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., queue_depth: _Optional[int] = ..., first_fragment: _Optional[int] = ..., num_fragments: _Optional[int] = ..., uses_accelerator: bool = ..., network_saturation: _Optional[float] = ..., is_training: bool = ..., accepts_inference: bool = ..., accepts_activations: bool = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ..., tokens_per_s: _Optional[float] = ..., inner_steps: _Optional[int] = ..., is_leaving: bool = ..., instance: _Optional[bytes] = ..., twin: _Optional[bytes] = ..., is_settled: bool = ..., relays: _Optional[_Iterable[bytes]] = ..., reach: _Optional[_Union[Reachability, str]] = ..., other_hosts: _Optional[_Iterable[str]] = ..., dht_port: _Optional[int] = ...) -> None: ...
 
 class HeartbeatDatagram(_message.Message):
     __slots__ = ("own", "heard")

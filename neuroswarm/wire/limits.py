@@ -103,3 +103,18 @@ MAX_APPLIED = 16 * MAX_SET
 
 MAX_COUNT = 2**53
 """Counters (rounds, steps, tokens), so that they stay exact in a float64."""
+
+MAX_DHT_CONTACT_BYTES = 512
+"""Body of a contact in the DHT."""
+
+MAX_DHT_RECORD_BYTES = 800
+"""Body of a record in the DHT; signed, in a request to store it, it fits into a datagram."""
+
+MAX_DHT_HOST_CHARS = 80
+MAX_DHT_HOSTS = 4
+MAX_DHT_RELAYS = 3
+MAX_DHT_CONTACTS = 8
+"""Contacts in one answer; as many as a key has keepers."""
+
+MAX_DHT_TAGS = 160
+"""Records that one request may name as known."""

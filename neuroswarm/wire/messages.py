@@ -205,6 +205,8 @@ class Heartbeat:
     """Instance of another record under the signer's own key that it heard of; else empty."""
     is_settled: bool = False
     """Whether it takes part in rounds, or has since the instance was drawn."""
+    dht_port: int = 0
+    """Where it takes DHT datagrams; 0 if it has no DHT."""
     relays: tuple[NodeId, ...] = ()
     """Nodes through which it is reached, at most 3."""
     reach: Reach = Reach.UNKNOWN
@@ -336,7 +338,7 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
     for host in (m.host, *m.other_hosts):
         if not is_host(host):
             raise SchemaMismatch(f"not a host: {host!r}")
-    for name in ("grpc_port", "heartbeat_port", "http_port"):
+    for name in ("grpc_port", "heartbeat_port", "http_port", "dht_port"):
         _check_count(name, getattr(m, name), 65535)
     for name in ("sequence", "round", "inner_steps", "available_memory_mb"):
         _check_count(name, getattr(m, name), limits.MAX_COUNT)

@@ -45,6 +45,10 @@ class Kind(enum.IntEnum):
     CONFIRM = 6
     SEAL = 7
     AMENDMENT = 8
+    DHT_REQUEST = 12
+    DHT_ANSWER = 13
+    DHT_CONTACT = 14
+    DHT_RECORD = 15
 
     @property
     def max_body_bytes(self) -> int:
@@ -60,6 +64,10 @@ _MAX_BODY_BYTES: Mapping[Kind, int] = {
     Kind.AMENDMENT: limits.MAX_AMENDMENT_BYTES,
     Kind.BALLOT: limits.MAX_LIST_BYTES,
     Kind.CONFIRM: limits.MAX_LIST_BYTES,
+    Kind.DHT_REQUEST: limits.MAX_DATAGRAM_BYTES,
+    Kind.DHT_ANSWER: limits.MAX_DATAGRAM_BYTES,
+    Kind.DHT_CONTACT: limits.MAX_DHT_CONTACT_BYTES,
+    Kind.DHT_RECORD: limits.MAX_DHT_RECORD_BYTES,
 }
 
 

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 from neuroswarm.codecs.registry import codec_of
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.identity.node_key import NodeKey
-from neuroswarm.v1 import envelope_pb2, heartbeat_pb2, rounds_pb2, state_pb2
+from neuroswarm.v1 import dht_pb2, envelope_pb2, heartbeat_pb2, rounds_pb2, state_pb2
 from neuroswarm.wire.signed import Kind, sign
 
 SAFE_PORTS = (0, 1, 9, 65535)
@@ -34,8 +34,15 @@ _BODIES: Mapping[Kind, type[Message]] = {
     Kind.CONFIRM: rounds_pb2.Confirm,
     Kind.SEAL: rounds_pb2.Seal,
     Kind.AMENDMENT: rounds_pb2.Amendment,
+    Kind.DHT_REQUEST: dht_pb2.DhtRequest,
+    Kind.DHT_ANSWER: dht_pb2.DhtAnswer,
+    Kind.DHT_CONTACT: dht_pb2.DhtContact,
+    Kind.DHT_RECORD: dht_pb2.DhtRecord,
 }
-ROUND_KINDS = tuple(kind for kind in Kind if kind is not Kind.HEARTBEAT)
+ROUND_KINDS = tuple(
+    kind for kind in Kind if kind is not Kind.HEARTBEAT and not kind.name.startswith("DHT_")
+)
+DHT_KINDS = (Kind.DHT_REQUEST, Kind.DHT_ANSWER)
 
 
 @lru_cache(maxsize=256)
@@ -168,6 +175,45 @@ class Liar:
         )
         return rounds_pb2.Amendment(swarm_id=self.scene.swarm_id, rules=rules)
 
+    def _dht_request(self) -> Message:
+        m = dht_pb2.DhtRequest(nonce=self.rng.randbytes(16))
+        which = self.rng.choice(("ping", "find", "fetch", "store"))
+        if which == "ping":
+            m.ping.SetInParent()
+        elif which == "find":
+            m.find.key = self.rng.randbytes(20)
+        elif which == "fetch":
+            tags = self.rng.randbytes(4 * self.rng.choice((0, 1, 160)))
+            m.fetch.MergeFrom(dht_pb2.DhtFetch(key=self.rng.randbytes(20), known=tags))
+        else:
+            m.store.permit = self.rng.randbytes(8)
+            m.store.record.CopyFrom(self.signed(Kind.DHT_RECORD, make_key("dht", 0)))
+        if which != "store":
+            m.contact.CopyFrom(self.signed(Kind.DHT_CONTACT, make_key("dht", 1)))
+        return m
+
+    def _dht_answer(self) -> Message:
+        m = dht_pb2.DhtAnswer(
+            nonce=self.rng.randbytes(16), time=1.7e9, permit=self.rng.randbytes(8)
+        )
+        for _ in range(self.rng.choice((0, 1, 3))):
+            m.contacts.append(self.signed(Kind.DHT_CONTACT, make_key("dht", 1)))
+            m.records.append(self.signed(Kind.DHT_RECORD, make_key("dht", 0)))
+        return m
+
+    def _dht_record(self) -> Message:
+        m = dht_pb2.DhtRecord(
+            swarm_id=self.scene.swarm_id,
+            scope=self.rng.choice((1, 1, 3)),
+            sequence=self.rng.choice((0, 1, 2**53)),
+            expires_at=self.rng.choice((0.0, 1.7e9, 4e9)),
+            hosts=["127.0.0.1"],
+            grpc_port=9,
+            heartbeat_port=9,
+        )
+        m.relays.add(node_id=self.rng.randbytes(20), host="127.0.0.1", grpc_port=9)
+        return m
+
     def _heartbeat(self) -> Message:
         self._sequence += 1
         return heartbeat_pb2.Heartbeat(
@@ -196,6 +242,10 @@ _MAKERS: Mapping[Kind, Callable[[Liar], Message]] = {
     Kind.CONFIRM: lambda liar: liar._list(rounds_pb2.Confirm()),
     Kind.SEAL: Liar._seal,
     Kind.AMENDMENT: Liar._amendment,
+    Kind.DHT_REQUEST: Liar._dht_request,
+    Kind.DHT_ANSWER: Liar._dht_answer,
+    Kind.DHT_CONTACT: lambda _liar: dht_pb2.DhtContact(address=b"\x7f\0\0\1", port=9, sequence=1),
+    Kind.DHT_RECORD: Liar._dht_record,
 }
 
 

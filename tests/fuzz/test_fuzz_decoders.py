@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import random
@@ -11,19 +12,25 @@ import pytest
 from fuzz_calls import Requests
 from fuzz_datagrams import of_members, of_strangers
 from fuzz_mutation import Mutator
-from fuzz_scene import Liar, Scene, make_key
+from fuzz_scene import DHT_KINDS, Liar, Scene, make_key
 
+from neuroswarm.config import DhtConfig
+from neuroswarm.dht.service import DhtService
 from neuroswarm.diloco.amending import read_amendment
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.errors import BadSignature, PeerError
 from neuroswarm.gossip.push import decode_push
 from neuroswarm.heartbeat.datagram import decode_datagram
 from neuroswarm.identity.sealing import Sealer
+from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.received import read_record
 from neuroswarm.net.datagram import CONTEXT
 from neuroswarm.relay.switchboard import RelayBounds, Switchboard
 from neuroswarm.rounds import statements
+from neuroswarm.testing.fake_clock import FakeClock
+from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.v1 import gossip_pb2, reach_pb2, state_pb2
+from neuroswarm.values import Endpoint
 from neuroswarm.wire.messages import parse
 from neuroswarm.wire.relaying import Attachment, decode_attachment, decode_frames
 from neuroswarm.wire.signed import Kind, Signed, peek_id, sign, verify
@@ -146,6 +153,38 @@ def test_datagrams_of_members_are_read_or_refused():
         except PeerError:
             refused += 1
     assert refused > read > 0
+
+
+def test_dht_datagrams_of_members_are_read_or_refused():
+    """Given to a node that is in the DHT: whatever comes, it goes on answering."""
+    liar = make_liar(6)
+    taken, sent = asyncio.run(feed_dht(liar))
+    assert sum(taken.values()) == NUM_INPUTS
+    assert sent > 0
+    assert {"malformed", "bad_signature", "unasked"} <= taken.keys()
+
+
+async def feed_dht(liar: Liar) -> tuple[Counter[str], int]:
+    """What a node did with the inputs, by reason; how many datagrams it sent."""
+    network, clock, key = MemoryNetwork(), FakeClock(), make_key("node in the dht")
+    end = network.datagrams(Endpoint("10.0.0.1", 8101), key.node_id)
+    service = DhtService(
+        DhtConfig(), datagrams=end, signer=key, peers=PeerTable(key.node_id, 5.0),
+        locate=lambda: end.endpoint, clock=clock,
+    )  # fmt: skip
+    rng, answered = liar.rng, 0
+    async with end, service:
+        for number in range(NUM_INPUTS):
+            kind = rng.choice(DHT_KINDS) if rng.randrange(8) else rng.choice(tuple(Kind))
+            message = liar.signed(kind, make_key("in the dht", number % 500))
+            data = message.SerializeToString()
+            if rng.randrange(3) == 0:
+                data = liar.mutator.encoding(data)
+            end.receive(data, Endpoint("10.0.0.2", 1 + number % 1000))
+            await clock.advance(0.01)
+        answered = service.num_answered
+        taken = Counter(service.dropped) + Counter({"answered": answered})
+        return taken, end.bytes_sent
 
 
 def test_requests_of_members_are_read_or_refused():

@@ -231,6 +231,11 @@ class BadCarriers:
         self._carriers = NetworkCarriers(key, tokens, config)
         self.rpc = BadRpc(self._carriers.rpc, links)
         self.datagrams = BadDatagrams(self._carriers.datagrams, links)
+        self.dht_datagrams = BadDatagrams(self._carriers.dht_datagrams, links)
+
+    @property
+    def dht_endpoint(self) -> Endpoint:
+        return self._carriers.dht_endpoint
 
     @property
     def grpc_endpoint(self) -> Endpoint:
