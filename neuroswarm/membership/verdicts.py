@@ -49,9 +49,14 @@ class Verdicts:
         if len(self._verdicts) > MAX_VERDICTS:
             del self._verdicts[min(self._verdicts, key=lambda id_: self._verdicts[id_].at)]
 
-    def keep_only(self, peers: Collection[NodeId]) -> None:
-        """Forget the word of peers that are not there any more."""
-        self._verdicts = {id_: v for id_, v in self._verdicts.items() if id_ in peers}
+    def forget_gone(self, peers: Collection[NodeId], now: float) -> None:
+        """Forget the old word of those that are not among these peers any more.
+
+        A fresh one stays: where heartbeats get lost, peers come and go.
+        """
+        self._verdicts = {
+            id_: v for id_, v in self._verdicts.items() if id_ in peers or now - v.at < FRESH_S
+        }
 
     def is_due(self, peer: NodeId, now: float) -> bool:
         """Whether this peer is to be asked (again)."""

@@ -90,6 +90,6 @@ def channel_options(host_name: str, *, is_piped: bool = False) -> Options:
         ("grpc.enable_http_proxy", 0),  # peers are called directly, whatever the environment says
         ("grpc.use_local_subchannel_pool", 1),  # closing a channel closes its connection
         ("grpc.initial_reconnect_backoff_ms", 200),
-        ("grpc.min_reconnect_backoff_ms", 10_000 if is_piped else 2_000),
+        ("grpc.min_reconnect_backoff_ms", 15_000 if is_piped else 2_000),
         ("grpc.max_reconnect_backoff_ms", 5_000),
     ]

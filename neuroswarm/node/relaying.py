@@ -76,9 +76,18 @@ class Paths:
         missed_by = self._reach.verdicts.missed_by
         if not missed_by:
             return ()
-        now = self._clock.monotonic()
-        able = [peer for peer in self._peers.alive(now) if _may_relay(peer)]
+        alive = self._peers.alive(self._clock.monotonic())
+        able = [peer for peer in alive if _may_relay(peer)]
         return [p.node_id for p in sorted(able, key=lambda peer: self._rank(peer, missed_by))]
+
+    def may_keep(self, relay: NodeId) -> bool:
+        """Whether this node may go on being reached through a relay that answers.
+
+        Also one whose heartbeats get lost: that it answers says more.
+        """
+        peer = self._peers.get(relay)
+        is_fit = peer is None or (_may_relay(peer) and not peer.heartbeat.is_leaving)
+        return is_fit and bool(self._reach.verdicts.missed_by)
 
     def _rank(self, peer: Peer, missed_by: frozenset[NodeId]) -> tuple[bool, bool, bytes]:
         """By lot among equals, so that not all nodes take the same relays."""
@@ -131,7 +140,7 @@ def assemble_relaying(
     )
     paths = Paths(peers, reach, lines, clock=clock)
     room.append(paths)
-    lines.candidates = paths.choose_relays
+    lines.candidates, lines.may_keep = paths.choose_relays, paths.may_keep
     lines.on_pipe = carriers.accept
     carriers.use_pipes(paths)
     return Relaying(desk, lines, paths)

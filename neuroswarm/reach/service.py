@@ -15,6 +15,7 @@ from neuroswarm.clock import Clock
 from neuroswarm.errors import PeerError, PeerUnreachable
 from neuroswarm.membership.peer_table import Peer, PeerTable
 from neuroswarm.membership.verdicts import Verdicts
+from neuroswarm.reach.cut_off import CutOff
 from neuroswarm.reach.dialling import DIAL, DIAL_TIMEOUT_S, DialBack
 from neuroswarm.service import Service
 from neuroswarm.transport import Rpc
@@ -35,7 +36,6 @@ TRY_AGAIN_S = 120.0
 
 MAX_ASKED_AT_ONCE = 4
 _ANSWER_TIMEOUT_S = 2.5 * DIAL_TIMEOUT_S
-_LINE_EVERY_S = 60.0
 
 
 class ReachService(Service):
@@ -65,12 +65,11 @@ class ReachService(Service):
         self._clock = clock
         self._on_change = on_change
         self._retry_at: dict[NodeId, float] = {}
+        self._cut_off = CutOff()
+        self._num_known = 0
         self._asking: set[NodeId] = set()
         self._tried_at: dict[NodeId, float] = {}
         self._random = random.Random(peers.me)
-        self._answered_at = clock.monotonic()
-        self._heard_of_at, self._num_heard_of = float("-inf"), 0
-        self._quiet_until = clock.monotonic() + _LINE_EVERY_S
         self.dial_back = DialBack(rpc, peers, clock=clock)
         self.verdicts = Verdicts()
         self.reason = ""
@@ -102,7 +101,7 @@ class ReachService(Service):
         }
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        self._answered_at = self._clock.monotonic()
+        """Nothing to open: the transport is the node's."""
 
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
         return (self._ask_around(),)
@@ -110,15 +109,16 @@ class ReachService(Service):
     async def _ask_around(self) -> None:
         while True:
             now = self._clock.monotonic()
-            known = [peer for peer in self._peers.all(now) if not peer.heartbeat.is_leaving]
-            self._forget_all_but({peer.node_id for peer in known})
+            known = [p for p in self._peers.all(now) if _is_called(p)]
+            self._forget_all_but({peer.node_id for peer in known}, now)
             for peer in known:
                 if peer.heartbeat.relays and peer.is_dialled:
                     self.try_straight(peer)  # it may have gone behind a router
             for peer in self._choose(known, now):
                 self._asking.add(peer.node_id)
                 self._spawn(self._ask(peer))
-            self._say_if_cut_off(known)
+            self._num_known = len(known) or self._num_known
+            self._say_if_cut_off(known, now)
             await self._clock.sleep(LOOK_S)
 
     def _choose(self, known: list[Peer], now: float) -> list[Peer]:
@@ -129,7 +129,6 @@ class ReachService(Service):
             if peer.node_id not in self._asking
             and self.verdicts.is_due(peer.node_id, now)
             and now >= self._retry_at.get(peer.node_id, now)
-            and peer.heartbeat.grpc_port
         ]
         num = min(MAX_ASKED_AT_ONCE - len(self._asking), len(due))
         return self._random.sample(due, num)
@@ -139,14 +138,16 @@ class ReachService(Service):
             reply = await self._call(peer)
         except PeerError as error:
             now = self._clock.monotonic()
+            if isinstance(error, PeerUnreachable):
+                self._cut_off.failed(peer.node_id, now)
+            else:
+                self._cut_off.answered(peer.node_id)  # it answers, only not to this
             self._retry_at[peer.node_id] = now + RETRY_S
-            if not isinstance(error, PeerUnreachable):
-                self._answered_at = now  # it answers, only not to this
             return
         finally:
             self._asking.discard(peer.node_id)
         before, now = self.reach, self._clock.monotonic()
-        self._answered_at = now
+        self._cut_off.answered(peer.node_id)
         self.verdicts.note(peer.node_id, reply.reached_host, now)
         self.reason = reply.reason or self.reason
         self._note_change(before)
@@ -162,9 +163,9 @@ class ReachService(Service):
         answer = await self._rpc.call(peer.address, DIAL, request, timeout_s=_ANSWER_TIMEOUT_S)
         return decode_dial_reply(answer)
 
-    def _forget_all_but(self, known: set[NodeId]) -> None:
+    def _forget_all_but(self, known: set[NodeId], now: float) -> None:
         before = self.reach
-        self.verdicts.keep_only(known)
+        self.verdicts.forget_gone(known, now)
         self._retry_at = {id_: at for id_, at in self._retry_at.items() if id_ in known}
         self._tried_at = {id_: at for id_, at in self._tried_at.items() if id_ in known}
         self._note_change(before)
@@ -182,18 +183,15 @@ class ReachService(Service):
             logger.info("other nodes reach this one")
         self._on_change()
 
-    def _say_if_cut_off(self, known: list[Peer]) -> None:
-        """Say once a minute that peers are known, but none answers."""
-        now = self._clock.monotonic()
-        if known:
-            self._heard_of_at, self._num_heard_of = now, len(known)
-        elif now - self._heard_of_at > _LINE_EVERY_S:
-            self._answered_at = now  # whoever looks for peers says what is wrong
-        if now - self._answered_at < _LINE_EVERY_S or now < self._quiet_until:
-            return
-        self._quiet_until = now + _LINE_EVERY_S
-        logger.warning(
-            "no reachable peer; need one public node: %d known, none answers (start a node "
-            "where others can connect to it, or forward a port of a router and set --announce)",
-            self._num_heard_of,
-        )
+    def _say_if_cut_off(self, known: list[Peer], now: float) -> None:
+        if self._cut_off.look({peer.node_id for peer in known}, now):
+            logger.warning(
+                "no reachable peer; need one public node: %d known, none answers (start a node "
+                "where others can connect to it, or forward a port of a router and set "
+                "--announce)",
+                self._num_known,
+            )
+
+
+def _is_called(peer: Peer) -> bool:
+    return bool(peer.heartbeat.grpc_port) and not peer.heartbeat.is_leaving

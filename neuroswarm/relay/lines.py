@@ -131,6 +131,8 @@ class RelayLines(Service):
         """Called when `relays` has changed."""
         self.candidates: Callable[[], Sequence[NodeId]] = tuple
         """Whom to take as relays, best first; empty if this node needs none."""
+        self.may_keep: Callable[[NodeId], bool] = lambda _relay: False
+        """Whether to go on with a relay that was taken."""
 
     @property
     def relays(self) -> tuple[NodeId, ...]:
@@ -180,8 +182,8 @@ class RelayLines(Service):
             now = self._clock.monotonic()
             self._avoided = {r: until for r, until in self._avoided.items() if now < until}
             wanted = self.candidates()
+            self._leave_idle(now)
             self._take_relays(wanted)
-            self._leave_idle(wanted, now)
             await self._clock.sleep(LOOK_S)
 
     def _take_relays(self, wanted: Sequence[NodeId]) -> None:
@@ -192,11 +194,13 @@ class RelayLines(Service):
                 self._lose(relay)  # it was only called through
             self._attach(relay, takes_pipes=True)
 
-    def _leave_idle(self, wanted: Sequence[NodeId], now: float) -> None:
+    def _leave_idle(self, now: float) -> None:
         for relay, session in list(self._sessions.items()):
-            is_needed = session.takes_pipes and relay in wanted
-            is_used = session.num_pipes or now < self._used_at.get(relay, now) + IDLE_S
-            if not is_needed and not (is_used and not session.takes_pipes):
+            if session.takes_pipes:
+                is_needed = self.may_keep(relay)
+            else:
+                is_needed = session.num_pipes > 0 or now < self._used_at[relay] + IDLE_S
+            if not is_needed:
                 self._lose(relay)
 
     def _is_near(self, relay: NodeId) -> bool:

@@ -53,7 +53,9 @@ def test_the_word_of_few_is_kept_and_of_none_that_left():
     verdicts = noted(*[HOST] * (MAX_VERDICTS + 4))
     assert len(verdicts) == MAX_VERDICTS
     assert not verdicts.is_due(peer(99), 0.0), "enough are asked"
-    verdicts.keep_only({peer(MAX_VERDICTS)})
+    verdicts.forget_gone({peer(MAX_VERDICTS)}, FRESH_S)
+    assert len(verdicts) == MAX_VERDICTS, "they may come back"
+    verdicts.forget_gone({peer(MAX_VERDICTS)}, FRESH_S + MAX_VERDICTS + 4)
     assert len(verdicts) == 1
     assert verdicts.is_due(peer(99), 0.0)
 
