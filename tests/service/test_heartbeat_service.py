@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from neuroswarm.config import HeartbeatConfig
 from neuroswarm.errors import MessageTooLarge, SchemaMismatch
 from neuroswarm.heartbeat.datagram import decode_datagram, encode_datagram
 from neuroswarm.heartbeat.remembered import Remembered
-from neuroswarm.heartbeat.service import NEWS_BURST, HeartbeatService
+from neuroswarm.heartbeat.service import MAX_PASSED_ON, NEWS_BURST, HeartbeatService
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.membership.own_record import OwnRecord
@@ -23,7 +24,7 @@ from neuroswarm.testing.faults import DATAGRAM
 from neuroswarm.testing.memory_datagrams import MemoryDatagrams
 from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.v1 import heartbeat_pb2
-from neuroswarm.values import Endpoint, NodeId
+from neuroswarm.values import Endpoint, NodeId, Reach
 from neuroswarm.wire import limits
 from neuroswarm.wire.messages import Heartbeat
 from neuroswarm.wire.signed import Kind, Signed, sign, verify
@@ -608,3 +609,61 @@ async def test_a_new_way_through_a_nat_is_taken_with_the_next_heartbeat(swarm):
         router.send(a.endpoint, encode_datagram(own, []))
         await swarm.clock.advance(1.2 * INTERVAL_S)
         assert times
+
+
+async def test_a_relay_passes_on_the_heartbeats_of_those_that_cannot_reach_one_another(swarm):
+    relay = await swarm.add()
+    closed = [await swarm.add(relay, reach=Reach.CLOSED, relays=(relay.id,)) for _ in range(12)]
+    for node in closed:
+        for other in closed:
+            if node is not other:
+                swarm.network.drop(node.id, other.id, DATAGRAM)
+    await swarm.clock.advance(2.5 * INTERVAL_S)
+    everybody = {node.id for node in (relay, *closed)}
+    for _ in range(10):
+        await swarm.clock.advance(INTERVAL_S)
+        for node in closed:
+            assert swarm.sees(node) == everybody - {node.id}
+
+
+async def test_what_is_passed_on_to_one_peer_is_bounded(swarm):
+    relay = await swarm.add()
+    end, times = count_datagrams(swarm, Endpoint("10.9.9.8", 9999))
+    await swarm.stack.enter_async_context(end)
+    keys = [NodeKey.generate() for _ in range(3 * MAX_PASSED_ON + 30)]
+    for key in keys:
+        record = record_at(VICTIM, sequence=1, reach=Reach.CLOSED)
+        relay.peers.observe(
+            sign(Kind.HEARTBEAT, record.encode(), key), record, swarm.clock.monotonic(),
+            host_seen=None,
+        )  # fmt: skip
+    client = record_at(end.endpoint, sequence=1, reach=Reach.CLOSED, relays=(relay.id,))
+    end.send(
+        relay.endpoint,
+        encode_datagram(sign(Kind.HEARTBEAT, client.encode(), NodeKey.generate()), []),
+    )
+    await swarm.settle()
+    times.clear()
+    relay.service.announce_now()
+    await swarm.settle()
+    assert len(times) == 1 + MAX_PASSED_ON
+
+
+async def test_a_node_behind_a_nat_keeps_its_way_out_open_whatever_the_interval(swarm):
+    end, times = count_datagrams(swarm, Endpoint("10.9.9.8", 9999))
+    await swarm.stack.enter_async_context(end)
+    datagrams = swarm.network.datagrams(Endpoint("10.9.9.7", 9999))
+    record = OwnRecord(NodeKey.generate(), lambda: record_at(VICTIM, reach=Reach.CLOSED))
+    service = HeartbeatService(
+        HeartbeatConfig(interval_s=3600),
+        datagrams=datagrams,
+        record=record,
+        peers=PeerTable(record.node_id, 3600),
+        clock=swarm.clock,
+        hints=[end.endpoint],
+    )
+    await swarm.stack.enter_async_context(datagrams)
+    await swarm.stack.enter_async_context(service)
+    await swarm.clock.advance(600.0)
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    assert max(pauses) < 25.0
