@@ -28,7 +28,15 @@ SYMMETRIC = "masquerade random,fully-random"
 """Draws another port for every destination: a hole serves only the one it was made for."""
 
 TOOLS = ("ip", "nft", "sysctl")
-DEADLINE_S = 400
+SETTINGS = {
+    "heartbeat.interval_s": 2.0,
+    "rounds.genesis_wait_s": 60.0,
+    "rounds.min_grace_s": 1.5,
+    "rounds.patience_s": 1.0,
+}
+"""Longer rounds than those of other tests: some statements go by way of a third node."""
+
+DEADLINE_S = 600
 """For anything that is waited for: whole processes on a busy machine."""
 
 _READ_PAGE = (
@@ -105,7 +113,7 @@ class Machine:
     def start_node(self, text: Path, *trackers: Machine) -> None:
         """Run a small node that asks these machines for peers."""
         settings = {n: v for n, v in TINY_SETTINGS.items() if n != "network.announce_host"}
-        settings |= {"heartbeat.interval_s": 1.0, "rounds.genesis_wait_s": 60.0}
+        settings |= SETTINGS
         arguments = ["node", "--host", "0.0.0.0", "--state-dir", str(self.folder)]
         arguments += ["--data", str(text)]
         for tracker in trackers:
