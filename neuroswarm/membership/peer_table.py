@@ -15,7 +15,7 @@ from neuroswarm.membership.addresses import is_same_host
 from neuroswarm.membership.bans import Ban, Bans
 from neuroswarm.membership.conduct import Conduct, Offence, Standing
 from neuroswarm.membership.peer_host import choose_host
-from neuroswarm.values import Endpoint, NodeId, PeerAddress
+from neuroswarm.values import Endpoint, NodeId, PeerAddress, Reach
 from neuroswarm.wire.messages import Heartbeat
 from neuroswarm.wire.signed import Signed
 
@@ -104,8 +104,13 @@ class Peer:
 
     @property
     def needs_relay(self) -> bool:
-        """Whether calls go through one of its relays, as none came about without."""
-        return bool(self.heartbeat.relays) and not self.is_dialled
+        """Whether calls go through one of its relays: none came about without, or nobody knows.
+
+        Where this node has not tried, it believes those that have.
+        """
+        if self.is_dialled is not None:
+            return bool(self.heartbeat.relays) and not self.is_dialled
+        return bool(self.heartbeat.relays) and self.heartbeat.reach is not Reach.OPEN
 
     @property
     def heartbeat_endpoints(self) -> tuple[Endpoint, ...]:

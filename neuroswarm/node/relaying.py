@@ -6,12 +6,14 @@ Knows which peers need a relay; how pipes work is known in `neuroswarm.relay`.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from neuroswarm.clock import Clock
 from neuroswarm.config.sections import RelayConfig
 from neuroswarm.errors import PeerUnreachable
+from neuroswarm.membership.conduct import Offence
 from neuroswarm.membership.peer_table import Peer, PeerTable
 from neuroswarm.node.carriers import Carriers
 from neuroswarm.reach.service import ReachService
@@ -21,8 +23,7 @@ from neuroswarm.relay.session import PipeEnd
 from neuroswarm.relay.switchboard import Switchboard
 from neuroswarm.values import NodeId, PeerAddress, Reach
 
-MAX_LINES_SHARE = 2
-"""One in so many of the calls that a node answers at once may be an attached node's."""
+logger = logging.getLogger(__name__)
 
 
 class Paths:
@@ -97,9 +98,15 @@ class Paths:
 
 
 def _may_relay(peer: Peer) -> bool:
+    """Whether most reach it; who has relays all the same is missed by few, or says so only."""
     beat = peer.heartbeat
-    is_closed = beat.reach is Reach.CLOSED or bool(beat.relays)
-    return not is_closed and bool(beat.swarm_id) and beat.grpc_port > 0
+    is_unknown = beat.reach is Reach.UNKNOWN and not beat.relays
+    return (beat.reach is Reach.OPEN or is_unknown) and bool(beat.swarm_id) and beat.grpc_port > 0
+
+
+def _blame(peers: PeerTable, caller: NodeId, now: float) -> None:
+    if peers.offend(caller, Offence.MALFORMED, now):
+        logger.warning("peer %s banned for a while: frames that no node makes", caller)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +135,13 @@ def assemble_relaying(
     clock: Clock,
 ) -> Relaying:
     """Wire it up; before the carriers start."""
-    desk = RelayDesk(config, carriers.rpc, Switchboard(), clock=clock)
+    desk = RelayDesk(
+        config,
+        carriers.rpc,
+        Switchboard(),
+        blame=lambda caller: _blame(peers, caller, clock.monotonic()),
+        clock=clock,
+    )
     # The lines look for relays where the paths say, which open pipes on the lines: bound late.
     room: list[Paths] = []
     lines = RelayLines(

@@ -112,8 +112,8 @@ class ReachService(Service):
             known = [p for p in self._peers.all(now) if _is_called(p)]
             self._forget_all_but({peer.node_id for peer in known}, now)
             for peer in known:
-                if peer.heartbeat.relays and peer.is_dialled:
-                    self.try_straight(peer)  # it may have gone behind a router
+                if peer.heartbeat.relays and peer.is_dialled is not False:
+                    self.try_straight(peer)  # for the first time, or to see that it still works
             for peer in self._choose(known, now):
                 self._asking.add(peer.node_id)
                 self._spawn(self._ask(peer))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from neuroswarm.clock import Clock
 from neuroswarm.config.sections import RelayConfig
-from neuroswarm.errors import PeerError
+from neuroswarm.errors import PeerError, ProtocolViolation
 from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.relay.switchboard import Line, Switchboard
 from neuroswarm.transport import Rpc
@@ -52,8 +52,25 @@ class _Attached:
 class RelayDesk:
     """The answering half of the Relay service, and this node's own line to itself."""
 
-    def __init__(self, config: RelayConfig, rpc: Rpc, board: Switchboard, *, clock: Clock) -> None:
-        """Register the handlers; the transport must not have started."""
+    def __init__(
+        self,
+        config: RelayConfig,
+        rpc: Rpc,
+        board: Switchboard,
+        *,
+        blame: Callable[[NodeId], None],
+        clock: Clock,
+    ) -> None:
+        """Register the handlers; the transport must not have started.
+
+        Args:
+            config: Whether and how much to relay.
+            rpc: Carries the calls of attached nodes.
+            board: Joins their pipes.
+            blame: Told of a caller that sent what no correct node does.
+            clock: Tells the time and waits.
+        """
+        self._blame = blame
         self.board = board
         self._config = config
         self._clock = clock
@@ -139,8 +156,17 @@ class RelayDesk:
         self.board.detach(attached.line)
         attached.ready.set()
 
+    @contextlib.contextmanager
+    def _blamed(self, caller: NodeId) -> Iterator[None]:
+        try:
+            yield
+        except ProtocolViolation:
+            self._blame(caller)
+            raise
+
     async def _on_attach(self, caller: NodeId, data: bytes) -> AsyncIterator[bytes]:
-        attachment = decode_attachment(data)
+        with self._blamed(caller):
+            attachment = decode_attachment(data)
         if not self._config.enabled:
             raise PeerError("this node relays for nobody (relay.enabled is off)")
         batches = self.receive(caller, attachment)
@@ -151,8 +177,10 @@ class RelayDesk:
             await batches.aclose()
 
     async def _on_push(self, caller: NodeId, data: bytes) -> bytes:
-        session, frames = decode_frames(data)
+        with self._blamed(caller):
+            session, frames = decode_frames(data)
         while not self._rate.allows(caller, self._clock.monotonic(), len(data)):
             await self._clock.sleep(len(data) * 8e-6 / self._config.max_mbit_per_node)
-        self.take(caller, session, frames)
+        with self._blamed(caller):
+            self.take(caller, session, frames)
         return relay_pb2.RelayReply().SerializeToString()

@@ -139,7 +139,8 @@ class Switchboard:
         """Carry out what an attached node sent; what it must not do ends its pipe.
 
         Raises:
-            ProtocolViolation: it numbers pipes wrongly, or opens many without hearing of them.
+            ProtocolViolation: it numbers pipes wrongly.
+            PeerError: it opens many without hearing of them.
         """
         buffered = self.num_buffered
         for frame in frames:
@@ -154,7 +155,7 @@ class Switchboard:
         if number % 2 == 0 or number <= line.last_opened:
             raise ProtocolViolation(f"pipe number {number} after {line.last_opened}")
         if len(line.queue) > 2 * self._bounds.max_pipes_per_line:
-            raise ProtocolViolation(f"opens pipes, but takes nothing: {len(line.queue)} wait")
+            raise PeerError(f"opens pipes, but takes nothing: {len(line.queue)} wait")
         line.last_opened = number
         there = self._lines.get(target)
         if there is None or not there.takes_pipes or not self._has_room(line, there):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 from relay_scene import CLOSED_PORT, Scene
 
 from neuroswarm.config.sections import RelayConfig
-from neuroswarm.errors import PeerUnreachable
+from neuroswarm.errors import PeerUnreachable, ProtocolViolation
 from neuroswarm.relay import desk
 from neuroswarm.relay.desk import ATTACH, PUSH
 from neuroswarm.relay.switchboard import Switchboard
@@ -149,11 +150,11 @@ async def test_an_attachment_is_taken_up_again_in_good_order(
 
 
 async def test_what_a_node_sends_through_a_relay_is_slowed_down_to_its_rate():
-    clock, network = FakeClock(), MemoryNetwork()
+    clock, network, blamed = FakeClock(), MemoryNetwork(), []
     async with AsyncExitStack() as stack:
         relay, caller = network.rpc(NodeId(b"r" * 20)), network.rpc(NodeId(b"c" * 20))
         config = RelayConfig(max_mbit_per_node=0.8)  # 100,000 bytes a second
-        desk.RelayDesk(config, relay, Switchboard(), clock=clock)
+        desk.RelayDesk(config, relay, Switchboard(), blame=blamed.append, clock=clock)
         for rpc in (relay, caller):
             await stack.enter_async_context(rpc)
         attachment = Attachment(b"session1", takes_pipes=False)
@@ -173,6 +174,30 @@ async def test_what_a_node_sends_through_a_relay_is_slowed_down_to_its_rate():
         await clock.advance(2.0)
         await asyncio.wait_for(asyncio.gather(*sending), 5)
         await stream.aclose()
+    assert blamed == []
+
+
+async def test_who_sends_what_no_node_makes_is_blamed(scene):
+    carl, liar = await scene.add(), await scene.add_bare()
+    address = carl.carriers.rpc.address
+    stream = liar.stream(address, ATTACH, Attachment(b"session1", True).encode(), timeout_s=60)
+    await anext(stream)
+    request = encode_frames(b"session1", [Frame(2, open=carl.id)])
+    for _ in range(5):
+        with pytest.raises(ProtocolViolation, match="pipe number 2"):
+            await liar.call(address, PUSH, request, timeout_s=30)
+    await stream.aclose()
+    assert carl.peers.is_banned(liar.address.node_id, scene.clock.monotonic())
+
+
+async def test_who_says_to_be_reached_by_most_is_called_straight_until_that_fails(scene):
+    anna, _, carl = await relayed_pair(scene)
+    peer = carl.peers.get(anna.id)
+    assert peer.needs_relay
+    peer.is_dialled, peer.heartbeat = None, replace(peer.heartbeat, reach=Reach.OPEN)
+    assert not peer.needs_relay
+    await until(lambda: peer.is_dialled is False)
+    assert peer.needs_relay
 
 
 async def test_a_peer_without_any_usable_relay_is_unreachable(scene):
