@@ -66,7 +66,7 @@ def run(*command: str, text: str | None = None) -> str:
     return done.stdout
 
 
-@dataclass
+@dataclass(eq=False)
 class Machine:
     """One namespace with its address, the process in it, and what it says of itself."""
 
@@ -103,12 +103,14 @@ class Machine:
     def start(self, *arguments: str) -> None:
         """Run `neuroswarm` with these arguments."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = ["ip", "netns", "exec", self.namespace, sys.executable, "-m", "neuroswarm"]
+        self.run_python(sys.executable, "-m", "neuroswarm", *arguments)
+
+    def run_python(self, *command: str) -> None:
+        """Run a command beside the test, with its output in the log."""
+        inside = ["ip", "netns", "exec", self.namespace, *command]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("NEUROSWARM_")}
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, *arguments], stdout=log, stderr=log, env=environment
-            )
+            self.process = subprocess.Popen(inside, stdout=log, stderr=log, env=environment)
 
     def start_node(self, text: Path, *trackers: Machine) -> None:
         """Run a small node that asks these machines for peers."""
@@ -168,16 +170,27 @@ class Lab:
         """A machine behind a router of its own, at 10.x.0.2."""
         number = len(self.machines)
         router = self.public(f"{name}-router")
-        inside = self._add(name, f"10.{number}.0.2")
-        router.exec("ip", "link", "add", "lan", "type", "veth", "peer", "name", "eth", "netns",
-                    inside.namespace)  # fmt: skip
+        router.exec("ip", "link", "add", "lan", "type", "bridge")
         router.exec("ip", "addr", "add", f"10.{number}.0.1/24", "dev", "lan")
         router.exec("ip", "link", "set", "lan", "up")
         router.exec("sysctl", "-qw", "net.ipv4.ip_forward=1")
         router.exec("nft", "-f", "-", text=_rules(nat))
-        inside.exec("ip", "addr", "add", f"{inside.address}/24", "dev", "eth")
+        return self._add_behind(router, name, f"10.{number}.0.2")
+
+    def neighbour(self, name: str, other: Machine) -> Machine:
+        """A machine behind the same router as another one, at 10.x.0.3."""
+        of = next(known for known, machine in self.machines.items() if machine is other)
+        address = other.address.rpartition(".")[0] + ".3"
+        return self._add_behind(self.machines[f"{of}-router"], name, address)
+
+    def _add_behind(self, router: Machine, name: str, address: str) -> Machine:
+        inside, port = self._add(name, address), _port_of(name)
+        router.exec("ip", "link", "add", port, "type", "veth", "peer", "name", "eth", "netns",
+                    inside.namespace)  # fmt: skip
+        router.exec("ip", "link", "set", port, "master", "lan", "up")
+        inside.exec("ip", "addr", "add", f"{address}/24", "dev", "eth")
         inside.exec("ip", "link", "set", "eth", "up")
-        inside.exec("ip", "route", "add", "default", "via", f"10.{number}.0.1")
+        inside.exec("ip", "route", "add", "default", "via", address.rpartition(".")[0] + ".1")
         return inside
 
     def pull_cable(self, machine: Machine) -> None:
