@@ -43,6 +43,8 @@ def node(
     announce: options.Announce = None,
     no_lan: options.NoLan = False,
     http_open: options.HttpOpen = False,
+    max_upload: options.MaxUpload = None,
+    data_cap: options.DataCap = None,
     token: TokenOption = None,
     token_file: TokenFileOption = None,
     accept_token_file: AcceptTokenFileOption = None,

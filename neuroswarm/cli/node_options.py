@@ -79,6 +79,23 @@ HttpOpen = Annotated[
     bool,
     _option("Answer status to other machines too.", NETWORK, "--http-open", variable="HTTP_OPEN"),
 ]
+MaxUpload = Annotated[
+    str | None,
+    _option(
+        "Bytes a second to send at most, like 200kB. Default: no limit.",
+        NETWORK,
+        variable="MAX_UPLOAD",
+    ),
+]
+DataCap = Annotated[
+    list[str] | None,
+    _option(
+        "Bytes to move in a day or month at most, like 500MB/day; once more for the other. "
+        "Near it the node trains on and contributes nothing.",
+        NETWORK,
+        variable="DATA_CAP",
+    ),
+]
 Owner = Annotated[
     str | None,
     _option(

@@ -29,6 +29,8 @@ SHORT_NAMES: Mapping[str, str] = {
     "announce": "network.announce_host",
     "name": "network.name",
     "http_open": "network.http_open",
+    "max_upload": "metering.max_upload_bytes_per_s",
+    "data_cap": "metering.data_caps",
     "owner": "network.owner",
     "accept_token_file": "network.accepted_token_files",
     "state_dir": "state_dir",

@@ -11,6 +11,7 @@ from pydantic import BaseModel, model_validator
 from neuroswarm.config.dht import DhtConfig
 from neuroswarm.config.flat import FLAT_PATHS, FlatNames, fold_flat_names
 from neuroswarm.config.legality import check_pair, default_method
+from neuroswarm.config.metering import MeteringConfig
 from neuroswarm.config.pace import scale_inner_steps
 from neuroswarm.config.section import Section
 from neuroswarm.config.sections import (
@@ -39,6 +40,7 @@ class SwarmNodeConfig(FlatNames, Section):
     heartbeat: HeartbeatConfig = HeartbeatConfig()
     relay: RelayConfig = RelayConfig()
     dht: DhtConfig = DhtConfig()
+    metering: MeteringConfig = MeteringConfig()
     rounds: RoundConfig = RoundConfig()
     diloco: DilocoConfig = DilocoConfig()
     aggregation: AggregationConfig = AggregationConfig()

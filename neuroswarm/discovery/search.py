@@ -92,7 +92,8 @@ class Search(Service):
         """
         super().__init__()
         self._hints = tuple(hints)
-        self._asker = asker
+        self.asker = asker
+        """Asks trackers over HTTP."""
         self._record = asker.record
         self._greeter = greeter
         self._peers = peers
@@ -149,11 +150,11 @@ class Search(Service):
         ]
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        await stack.enter_async_context(self._asker)
+        await stack.enter_async_context(self.asker)
 
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
         loops = [self._follow(hint) for hint in self._hints]
-        return [self._asker.wait_closed(), *(loops or [self._say_how()])]
+        return [self.asker.wait_closed(), *(loops or [self._say_how()])]
 
     async def _say_how(self) -> None:
         await self._clock.sleep(SAY_ALONE_S)
@@ -163,6 +164,9 @@ class Search(Service):
     async def _follow(self, hint: Hint) -> None:
         retry_s = RETRY_FIRST_S
         while not self._record.is_mute:
+            if self._record.is_leaving:  # it is stopping, or may send nothing for now
+                await self._clock.sleep(ALONE_S)
+                continue
             try:
                 await (self._ask(hint) if hint.way is Way.TRACKER else self._visit(hint))
             except (PeerError, AdmissionError) as error:
@@ -207,7 +211,7 @@ class Search(Service):
     async def _ask(self, hint: Hint, host: str | None = None) -> None:
         """Ask over HTTP: the hint's own host, or one of its addresses; raises like the asker."""
         endpoint = hint.endpoint if host is None else Endpoint(host, hint.endpoint.port)
-        reply = await self._asker.ask(hint.url_at(endpoint))
+        reply = await self.asker.ask(hint.url_at(endpoint))
         self._take(hint, endpoint, reply)
 
     def _take(self, hint: Hint, asked: Endpoint, reply: Reply) -> None:

@@ -43,6 +43,10 @@ class TrackerAsker(Service):
         self.record = record
         self._lookup = lookup
         self._clock = clock
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        """Bytes of bodies."""
+        self.num_requests = 0
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, url: str) -> Reply:
@@ -69,13 +73,17 @@ class TrackerAsker(Service):
 
     async def _post(self, url: str, request: bytes) -> bytes:
         assert self._session is not None, "nobody asks before _open"
+        self.num_requests += 1
+        self.bytes_sent += len(request)
         try:
             async with self._session.post(url, data=request, allow_redirects=False) as answer:
                 if answer.status == 403:
                     raise AdmissionError("it refuses this node's swarm token")
                 if answer.status != 200:
                     raise PeerUnreachable(f"no tracker there (HTTP {answer.status})")
-                return await _read_bounded(answer.content, limits.MAX_TRACKER_BODY_BYTES)
+                body = await _read_bounded(answer.content, limits.MAX_TRACKER_BODY_BYTES)
+                self.bytes_received += len(body)
+                return body
         except TimeoutError as error:
             raise PeerUnreachable(f"no answer in {TIMEOUT_S:g} s") from error
         except (aiohttp.ClientError, OSError) as error:

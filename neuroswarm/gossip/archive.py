@@ -7,8 +7,9 @@ whether they were agreed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from neuroswarm.values import NodeId
 from neuroswarm.wire.messages import Contribution
 from neuroswarm.wire.signed import Signed
 
@@ -24,6 +25,8 @@ class Entry:
     header: Contribution
     payload: bytes | None = None
     """Coded bytes of all fragments in order, checked against the header's hashes."""
+    given_to: set[NodeId] = field(default_factory=set)
+    """Members who have pulled it from here to its end."""
 
 
 class Archive:

@@ -220,8 +220,9 @@ class GossipService(Service):
         started_at = self._clock.monotonic()
         try:
             await self._rpc.call(peer, "Gossip/Push", encode_push(batch), timeout_s=PUSH_TIMEOUT_S)
-        except PeerUnreachable:
-            self._neighbours.failed(node_id)
+        except PeerUnreachable as error:
+            if error.peer is not None:  # else it is this node that cannot send now
+                self._neighbours.failed(node_id)
             outbox.put_back(batch)
             await self._clock.sleep(RETRY_S)
         except PeerError as error:

@@ -64,7 +64,7 @@ class RoundsServer:
         fitting = sum(size <= limits.MAX_MESSAGE_BYTES // 2 for size in sizes)
         return [signed.to_proto() for signed in found[:fitting]]
 
-    async def _on_payload(self, _caller: NodeId, data: bytes) -> AsyncIterator[bytes]:
+    async def _on_payload(self, caller: NodeId, data: bytes) -> AsyncIterator[bytes]:
         request = parse(gossip_pb2.PayloadRequest, data)
         payload = self._records.archive.payload(request.contribution)
         if payload is None:
@@ -72,6 +72,9 @@ class RoundsServer:
         for start in range(request.offset, len(payload), limits.MAX_CHUNK_BYTES):
             piece = payload[start : start + limits.MAX_CHUNK_BYTES]
             yield envelope_pb2.Chunk(data=piece).SerializeToString()
+        entry = self._records.archive.get(request.contribution)
+        if entry is not None:
+            entry.given_to.add(caller)
 
     async def _on_result(self, _caller: NodeId, data: bytes) -> bytes:
         request = parse(gossip_pb2.ResultRequest, data)

@@ -152,6 +152,11 @@ class HeartbeatService(Service):
         self._record.leave()
         self.announce_now()
 
+    def come_back(self) -> None:
+        """Tell everyone at once that this node is there again after a `leave` that it outlived."""
+        self._record.come_back()
+        self.announce_now()
+
     async def _open(self, stack: AsyncExitStack) -> None:
         self._is_open = True
         stack.callback(self._leave)

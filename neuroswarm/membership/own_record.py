@@ -79,6 +79,15 @@ class OwnRecord:
         """Say from now on that the node stops, so that peers need not wait for its silence."""
         self._is_leaving = True
 
+    def come_back(self) -> None:
+        """Say from now on that the node is there again."""
+        self._is_leaving = False
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the node says that it stops."""
+        return self._is_leaving
+
     def describe(self) -> Heartbeat:
         """The node as it is now, with the sequence of the newest heartbeat made."""
         return replace(self._describe(), sequence=self._sequence)

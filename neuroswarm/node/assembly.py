@@ -24,6 +24,7 @@ from neuroswarm.membership.address_quota import choose_quota
 from neuroswarm.membership.door import Door
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
+from neuroswarm.metering.meter import Meter
 from neuroswarm.node.acquaintance import Acquaintance, make_acquaintance
 from neuroswarm.node.carriers import Carriers
 from neuroswarm.node.committing import Committer
@@ -39,6 +40,7 @@ from neuroswarm.node.relaying import Relaying, assemble_relaying
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.resuming import Resuming
 from neuroswarm.node.round_parts import Observer, RoundParts
+from neuroswarm.node.thrift import MeteredUplink, Thrift
 from neuroswarm.node.voice import Voice
 from neuroswarm.reach.service import ReachService
 from neuroswarm.service import Service
@@ -84,6 +86,7 @@ class RoundsRoom:
     joiner: Joiner
     downloader: StateDownloader
     donor: StateDonor
+    thrift: Thrift
 
 
 def make_cohort(swarm_name: str, replica: Replica) -> Cohort:
@@ -162,6 +165,17 @@ def make_downloader(
     )
 
 
+def make_gossip(carriers: Carriers, intake: Intake, crowd: Crowd, *, clock: Clock) -> GossipService:
+    """What spreads statements to the crowd, and takes them in."""
+    return GossipService(
+        carriers.rpc,
+        listener=intake,
+        neighbours=crowd,
+        clock=clock,
+        seed=int.from_bytes(crowd.me[:8], "little"),
+    )
+
+
 def assemble_rounds(
     config: SwarmNodeConfig,
     carriers: Carriers,
@@ -173,6 +187,7 @@ def assemble_rounds(
     is_voting: Callable[[], bool],
     is_mute: Callable[[], bool],
     observer: Observer,
+    meter: Meter,
     clock: Clock,
 ) -> RoundsRoom:
     """The parts that agree on rounds."""
@@ -191,15 +206,13 @@ def assemble_rounds(
         tell=lambda amendment: gossip.spread(amendment),
         max_archive_bytes=ARCHIVE_BYTES,
     )
-    gossip = GossipService(
-        carriers.rpc,
-        listener=intake,
-        neighbours=crowd,
-        clock=clock,
-        seed=int.from_bytes(home.key.node_id[:8], "little"),
-    )
+    gossip = make_gossip(carriers, intake, crowd, clock=clock)
     holdings = Holdings(intake, asker, crowd=crowd, replica=replica, log=home.held, clock=clock)
-    voice = Voice(home.key, cohort.swarm_id, home.said, gossip, is_mute=is_mute)
+    thrift = Thrift(meter, config.rounds)
+    inline = thrift.max_inline_bytes
+    voice = Voice(
+        home.key, cohort.swarm_id, home.said, gossip, is_mute=is_mute, max_inline_bytes=inline
+    )
     driver = RoundDriver(
         RoundParts(
             intake=intake,
@@ -210,6 +223,7 @@ def assemble_rounds(
             inquirer=Inquirer(downloader, asker, crowd=crowd, replica=replica),
             voice=voice,
             resuming=Resuming(intake, crowd=crowd, holdings=holdings, replica=replica, voice=voice),
+            thrift=thrift,
         ),
         is_voting=is_voting,
         observer=observer,
@@ -218,7 +232,8 @@ def assemble_rounds(
     )
     room.append(driver)
     RoundsServer(carriers.rpc, intake)
-    donor = StateDonor(carriers.rpc, replica.states, config.rounds, clock=clock)
+    uplink = MeteredUplink(meter)
+    donor = StateDonor(carriers.rpc, replica.states, config.rounds, clock=clock, uplink=uplink)
     listen_s = min(config.heartbeat.interval_s, LISTEN_S)
     joiner = Joiner(downloader, crowd, clock=clock, listen_s=listen_s)
-    return RoundsRoom(crowd, intake, gossip, driver, joiner, downloader, donor)
+    return RoundsRoom(crowd, intake, gossip, driver, joiner, downloader, donor, thrift)

@@ -22,6 +22,7 @@ from neuroswarm.errors import LifecycleError
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.identity.token_ring import TokenRing
 from neuroswarm.membership.address_quota import choose_quota
+from neuroswarm.metering.meter import Meter
 from neuroswarm.node.assembly import (
     Membership,
     RoundsRoom,
@@ -31,27 +32,28 @@ from neuroswarm.node.assembly import (
 )
 from neuroswarm.node.carriers import Carriers, MakeCarriers, NetworkCarriers
 from neuroswarm.node.convictions import read_proofs
+from neuroswarm.node.front import make_web
 from neuroswarm.node.home import Home, open_home
 from neuroswarm.node.intake import Cohort
 from neuroswarm.node.keeping import make_checkpointer, save_before_leaving
+from neuroswarm.node.link import Absence, watch_traffic
+from neuroswarm.node.metered_carriers import MeteredCarriers
+from neuroswarm.node.newcomer import Newcomer
 from neuroswarm.node.recorder import Recorder, Sinks
 from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
 from neuroswarm.node.restoring import restore_history, take_up
-from neuroswarm.node.rules_desk import RulesDesk
-from neuroswarm.node.sealed_desks import make_sealed_handlers
 from neuroswarm.node.solo import Solo
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.node.vigil import Vigil, longest_pause_s
 from neuroswarm.node.workload import Workload, describe_differences, make_genesis, make_rules
 from neuroswarm.rounds.history import History
-from neuroswarm.service import Service
+from neuroswarm.service import Service, State
 from neuroswarm.training.compute import ComputeThread
 from neuroswarm.training.threads import choose_num_threads
 from neuroswarm.training.trainer import Trainer
 from neuroswarm.values import Endpoint, short
-from neuroswarm.web.metrics import make_registry
-from neuroswarm.web.server import Pages, WebServer
+from neuroswarm.web.server import WebServer
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +88,7 @@ class Parts:
     reporter: Reporter
     web: WebServer
     checkpointer: Checkpointer
+    meter: Meter
 
 
 class NodeCore(Service):
@@ -110,8 +113,7 @@ class NodeCore(Service):
         self._vigil: Vigil | None = None
         self.is_training = False
         """Whether this node takes inner steps for rounds."""
-        self._joined_round: int | None = None
-        """Round of the state with which it came into a swarm; None for a founder or a restart."""
+        self._newcomer = Newcomer()
 
     @property
     def parts(self) -> Parts | None:
@@ -125,17 +127,14 @@ class NodeCore(Service):
 
     @property
     def is_voter(self) -> bool:
-        """Whether peers are to wait for it, although it may only listen for a moment.
-
-        A newcomer follows the round that it came into: it has not heard what was said there, and
-        a ballot of its own might split it. If nobody else votes, it does not wait.
-        """
+        """Whether peers are to wait for it, although it may only listen for a moment."""
         if not self.is_training or self._parts is None or not self._parts.replica.has_state:
             return False
-        if self._parts.home.key.node_id in self._parts.replica.state.rules.expelled_ids:
+        is_expelled = self._parts.home.key.node_id in self._parts.replica.state.rules.expelled_ids
+        if is_expelled or self._parts.meter.is_silent:
             return False
-        is_newcomer = self._parts.replica.state.round == self._joined_round
-        return not (is_newcomer and self._parts.rounds.crowd.has_voters())
+        round_ = self._parts.replica.state.round
+        return not self._newcomer.follows(round_, self._parts.rounds.crowd)
 
     @property
     def vigil(self) -> Vigil:
@@ -198,6 +197,7 @@ class NodeCore(Service):
         await asyncio.to_thread(verify_arithmetic)
         parts = self._parts = await self._assemble(home)
         stack.callback(self.end_training)
+        await stack.enter_async_context(parts.meter)
         await parts.carriers.start()
         stack.push_async_callback(parts.carriers.stop)
         await stack.enter_async_context(parts.compute)
@@ -222,6 +222,7 @@ class NodeCore(Service):
         parts = self.require_parts()
         finders = parts.membership.services
         services = (
+            parts.meter,
             parts.carriers,
             parts.compute,
             parts.web,
@@ -256,10 +257,13 @@ class NodeCore(Service):
                     parts.membership.acquaintance.search.require_admission()
                 return make_genesis(self.config, parts.trainer, params)
 
-            state, is_founder = await parts.rounds.joiner.find_state(found, wait_s=wait_s)
+            state, is_founder = await parts.rounds.joiner.find_state(
+                found, wait_s=wait_s, may_found=lambda: not (wait_s and parts.meter.is_silent)
+            )
             await parts.replica.adopt(state)
             await parts.rounds.downloader.forget(state.digest)
-            self._joined_round = None if is_founder else state.round
+            if not is_founder:
+                self._newcomer.came_into(state.round)
             history = History(state.round, state.digest)
         parts.reporter.tokens_before = parts.trainer.total.tokens
         parts.rounds.intake.history = history
@@ -275,20 +279,11 @@ class NodeCore(Service):
 
     async def _assemble(self, home: Home) -> Parts:
         config, clock = self.config, self._clock
-        compute = ComputeThread(
-            num_threads=choose_num_threads(config.resources.max_cpu_threads),
-            clock=self._around.clock,
-        )
-        trainer = await asyncio.to_thread(
-            self._workload.make_trainer, config, home.key.node_id, self._around.clock
-        )
-        replica = Replica(
-            compute, trainer, home.key.node_id,
-            max_retained_states=config.rounds.max_retained_states,
-            solo=Solo(trainer, self._around.clock), tamper=self._around.tamper,
-        )  # fmt: skip
+        compute, trainer, replica = await self._make_replica(home)
         cohort = make_cohort(config.network.name, replica)
-        carriers = self._around.make_carriers(home.key, self._tokens, config)
+        meter = Meter(config.metering, home.traffic, self._around.clock)
+        inner = self._around.make_carriers(home.key, self._tokens, config)
+        carriers = MeteredCarriers(inner, meter)
         reporter = Reporter(self, Statistics(home.key.node_id))
         membership = assemble_membership(
             config,
@@ -316,18 +311,42 @@ class NodeCore(Service):
             is_voting=lambda: self.is_voting,
             is_mute=lambda: presence.is_lost,
             observer=recorder,
+            meter=meter,
             clock=clock,
         )
-        web = self._make_web(replica, membership, rounds, reporter)
+        web = make_web(
+            config.network, membership, rounds,
+            replica=replica, reporter=reporter, sealer=self._tokens.sealer,
+            meter=meter, clock=clock,
+        )  # fmt: skip
         checkpointer = make_checkpointer(
             home, replica, recorder, reporter, cfg=config.checkpoint, clock=self._around.clock
         )
         recorder.note_state = checkpointer.note_outer
         save_before_leaving(membership.peers, cohort.swarm_id, checkpointer)
+        watch_traffic(meter, carriers, membership, web, clock=clock)
+        meter.on_change = Absence(
+            membership.heartbeat, self._vigil, self._newcomer,
+            listen_s=config.rounds.genesis_wait_s,
+            is_stopping=lambda: self.state is State.STOPPING,
+        ).on_change  # fmt: skip
         return Parts(
             home, compute, trainer, replica, cohort, carriers,
-            membership, rounds, recorder, reporter, web, checkpointer,
+            membership, rounds, recorder, reporter, web, checkpointer, meter,
         )  # fmt: skip
+
+    async def _make_replica(self, home: Home) -> tuple[ComputeThread, Trainer, Replica]:
+        config, clock = self.config, self._around.clock
+        num_threads = choose_num_threads(config.resources.max_cpu_threads)
+        compute = ComputeThread(num_threads=num_threads, clock=clock)
+        make_trainer, me = self._workload.make_trainer, home.key.node_id
+        trainer = await asyncio.to_thread(make_trainer, config, me, clock)
+        replica = Replica(
+            compute, trainer, me,
+            max_retained_states=config.rounds.max_retained_states,
+            solo=Solo(trainer, clock), tamper=self._around.tamper,
+        )  # fmt: skip
+        return compute, trainer, replica
 
     def _make_recorder(
         self, home: Home, replica: Replica, membership: Membership, reporter: Reporter
@@ -344,24 +363,6 @@ class NodeCore(Service):
             sinks,
             eval_batches=self.config.training.eval_batches,
             clock=self._clock,
-        )
-
-    def _make_web(
-        self, replica: Replica, membership: Membership, rounds: RoundsRoom, reporter: Reporter
-    ) -> WebServer:
-        network = self.config.network
-        desk = RulesDesk(rounds.intake, sealer=self._tokens.sealer, clock=self._clock)
-        pages = Pages(
-            reporter.status,
-            reporter.peers,
-            make_registry(reporter.metrics),
-            lambda: replica.has_state,
-        )
-        return WebServer(
-            Endpoint(network.host, network.port),
-            pages,
-            sealed=make_sealed_handlers(membership, desk, self._tokens.sealer, self._clock),
-            is_open=network.http_open,
         )
 
 

@@ -126,6 +126,11 @@ class Crowd:
         """Whether another live peer of this swarm takes part in rounds."""
         return bool(self._peers.training(self._clock.monotonic(), self.swarm_id))
 
+    def newest_round(self) -> int | None:
+        """The newest round that one of them holds a state of; None without any."""
+        voters = self._peers.training(self._clock.monotonic(), self.swarm_id)
+        return max((peer.heartbeat.round for peer in voters), default=None)
+
     def is_known(self, signer: NodeId) -> bool:
         """Whether it is this node or a peer that this node has heard a heartbeat of lately."""
         return signer == self.me or self._peers.get(signer) is not None

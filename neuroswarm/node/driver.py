@@ -30,7 +30,6 @@ from neuroswarm.rounds.phases import Action, Instant, Phase
 from neuroswarm.service import Service
 from neuroswarm.values import NodeId, PeerAddress
 from neuroswarm.wire import limits
-from neuroswarm.wire.messages import Contribution
 from neuroswarm.wire.signed import Kind, Signed
 
 logger = logging.getLogger(__name__)
@@ -198,12 +197,19 @@ class RoundDriver(Service):
             now=self._clock.monotonic(),
             electorate=self._electorate,
             is_voter=is_voting,
-            inner_steps=parts.replica.inner_steps,
+            inner_steps=parts.thrift.steps_towards(parts.replica.inner_steps),
             steps_wanted=steps_wanted,
             slowest_rtt_s=parts.crowd.slowest_rtt_s(self._electorate.live),
             payload_s=parts.holdings.payload_s,
             is_deferring=self._is_deferring,
+            giving_s=self._giving_s(),
         )
+
+    def _giving_s(self) -> float:
+        me, current = self._parts.crowd.me, self._round
+        own = None if current is None else current.publishers.get(me)
+        entry = None if own is None else self._parts.intake.archive.get(own)
+        return self._parts.thrift.giving_s(entry, self._electorate.live - {me})
 
     def _should_defer(self, history: History) -> bool:
         with_me, elsewhere = self._parts.crowd.count_sides(history, self._cfg.patience_s)
@@ -253,24 +259,14 @@ class RoundDriver(Service):
     async def _publish_or_skip(self, current: Round) -> None:
         parts, state = self._parts, self._parts.replica.state
         too_few = parts.replica.inner_steps < parts.replica.publishable_from
-        if too_few or parts.voice.is_lost(Kind.CONTRIBUTION):
+        if too_few or parts.voice.is_lost(Kind.CONTRIBUTION) or self._is_too_dear():
             return self._skip(current)
         try:
             draft = await parts.replica.draft()
         except RoundError as error:
             logger.warning("round %d skipped: %s", state.round, error)
             return self._skip(current)
-        header = Contribution(
-            swarm_id=parts.crowd.swarm_id,
-            round=state.round,
-            base_digest=state.digest,
-            architecture=state.architecture,
-            codec=state.rules.codec,
-            inner_steps=draft.progress.steps,
-            tokens=draft.progress.tokens,
-            loss=draft.progress.mean_loss,
-            fragments=draft.parts,
-        )
+        header = draft.header(parts.crowd.swarm_id, state)
         if not parts.resuming.is_the_same(header):
             return await parts.resuming.take_up(current, self._clock.monotonic())
         signed = await parts.voice.sign_contribution(header, draft.data)
@@ -283,6 +279,11 @@ class RoundDriver(Service):
         parts.voice.spread_contribution(signed)
         self._observer.on_published(state.round, signed.id)
         return await parts.resuming.take_up(current, self._clock.monotonic())
+
+    def _is_too_dear(self) -> bool:
+        parts, num_peers = self._parts, len(self._parts.crowd.targets())
+        replica = parts.replica
+        return parts.thrift.must_skip(replica.payload_bytes, num_peers, replica.inner_steps)
 
     def _reveal(self, current: Round) -> None:
         """Give out this node's payload, and pull those of the others."""

@@ -15,6 +15,7 @@ from neuroswarm.checkpoint.event_log import EventLog
 from neuroswarm.checkpoint.held import HeldLog
 from neuroswarm.checkpoint.left_behind import LeftBehind
 from neuroswarm.checkpoint.said import SaidLog
+from neuroswarm.checkpoint.small_file import SmallFile
 from neuroswarm.checkpoint.state_folder import (
     StateFolder,
     open_default_state_folder,
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 MAX_LEFT_BEHIND = 3
 SD_CARD_DAILY_MB = 2048
 MB = 1_000_000
+MAX_TRAFFIC_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Home:
     """Bytes of checkpoints that may be written a day; None without a limit."""
     said: SaidLog
     held: HeldLog
+    traffic: SmallFile
+    """Bytes moved today and this month."""
 
     def forget_before(self, round_: int) -> None:
         """A checkpoint of this round is durable: what was said and held before is not needed."""
@@ -59,7 +63,9 @@ class Home:
     @property
     def bytes_written(self) -> int:
         """Bytes written to the disk since the start: checkpoints, statements, events."""
-        parts = (self.store, self.left_behind, self.events, self.said, self.held)
+        parts = (
+            self.store, self.left_behind, self.events, self.said, self.held, self.traffic
+        )  # fmt: skip
         return sum(part.bytes_written for part in parts)
 
     def load_latest(self, architecture: bytes) -> Recovered | None:
@@ -116,6 +122,7 @@ def open_home(config: SwarmNodeConfig, *, clock: Clock) -> Home:
             daily_bytes,
             SaidLog(folder.said_path),
             HeldLog(folder.held_path),
+            SmallFile(folder.path / "traffic.json", MAX_TRAFFIC_BYTES),
         )
         undo.pop_all()
     return home

@@ -60,13 +60,18 @@ class Joiner:
         self._clock = clock
 
     async def find_state(
-        self, make_genesis: Callable[[], OuterState], *, wait_s: float
+        self,
+        make_genesis: Callable[[], OuterState],
+        *,
+        wait_s: float,
+        may_found: Callable[[], bool] = lambda: True,
     ) -> tuple[OuterState, bool]:
         """Download the state of the swarm, or make the genesis of a new one.
 
         Args:
             make_genesis: Makes the outer state of round 0; may refuse by raising.
             wait_s: Seconds without an answer after which a swarm of its own is started.
+            may_found: Whether silence may mean that there is no swarm.
 
         Returns:
             The state, and whether it is a genesis made here.
@@ -84,9 +89,11 @@ class Joiner:
                 await self._clock.sleep(RETRY_S)
                 started_at = self._clock.monotonic()  # there is a swarm: found none too soon
                 continue
+            if not may_found():
+                started_at = self._clock.monotonic()
             waited_s = self._clock.monotonic() - started_at
             is_first = all(self._crowd.me < peer.node_id for peer in live)
-            if waited_s >= (wait_s if is_first else PATIENCE_FACTOR * wait_s):
+            if may_found() and waited_s >= (wait_s if is_first else PATIENCE_FACTOR * wait_s):
                 genesis = make_genesis()
                 self._say_founding()
                 return genesis, True

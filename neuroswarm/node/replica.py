@@ -54,6 +54,20 @@ class Draft:
     progress: Progress
     """Steps, tokens and mean loss since the last publication."""
 
+    def header(self, swarm_id: bytes, state: OuterState) -> Contribution:
+        """What is signed of it, as a contribution to the round on `state`."""
+        return Contribution(
+            swarm_id=swarm_id,
+            round=state.round,
+            base_digest=state.digest,
+            architecture=state.architecture,
+            codec=state.rules.codec,
+            inner_steps=self.progress.steps,
+            tokens=self.progress.tokens,
+            loss=self.progress.mean_loss,
+            fragments=self.parts,
+        )
+
 
 class Replica:
     """The model at this node. Belongs to the event loop; the model itself to the compute thread.
@@ -121,6 +135,12 @@ class Replica:
     def codec(self) -> Codec:
         """The swarm's codec."""
         return codec_of(self.state.rules)
+
+    @property
+    def payload_bytes(self) -> int:
+        """Size of a contribution to the state held."""
+        codec = self.codec
+        return sum(codec.packed_size(fragment.num_params) for fragment in self.state.fragments)
 
     async def adopt(self, state: OuterState) -> None:
         """Take a first outer state: the local parameters start from it."""

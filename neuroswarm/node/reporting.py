@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from neuroswarm.diloco.schedule import get_inner_steps
+from neuroswarm.metering.allowance import Allowance
 from neuroswarm.node.admission import describe_admission
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.values import PROTOCOL_VERSION, Endpoint
@@ -70,6 +71,8 @@ class Reporter:
             inner_steps=replica.inner_steps,
             reach=parts.membership.reach.reach,
             relays=parts.membership.relaying.lines.relays,
+            # What is not to be given away is as good as in use.
+            network_saturation=0.0 if parts.meter.allowance is Allowance.OPEN else 1.0,
         )
 
     def dht_endpoint(self) -> Endpoint:
@@ -141,6 +144,7 @@ class Reporter:
             "tokens_per_s": self._tokens_per_s(),
             **self.statistics.as_dict(),
             **{k: v for k, v in self.measure().items() if k.startswith(("bytes", "util", "live"))},
+            "traffic": parts.rounds.thrift.get_status(),
             "checkpoints": parts.checkpointer.get_status(),
             "disk_written_bytes_total": parts.home.bytes_written,
             "hosts": list(self._reached_hosts()),

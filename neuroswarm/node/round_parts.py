@@ -12,6 +12,7 @@ from neuroswarm.node.inquiry import Inquirer
 from neuroswarm.node.intake import Intake
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.resuming import Resuming
+from neuroswarm.node.thrift import Thrift
 from neuroswarm.node.voice import Voice
 
 
@@ -39,3 +40,4 @@ class RoundParts:
     inquirer: Inquirer
     voice: Voice
     resuming: Resuming
+    thrift: Thrift

@@ -70,9 +70,10 @@ class Vigil:
         alive = self._peers.alive(self._clock.monotonic())
         return median_offset(p.clock_offset_s for p in alive if p.clock_offset_s is not None)
 
-    def listen(self) -> None:
+    def listen(self, at_least_s: float = 0.0) -> None:
         """Only listen for a while: somebody may go by this node's key already."""
-        self._listen_until = self._clock.monotonic() + self._listen_s
+        listen_s = max(self._listen_s, at_least_s)
+        self._listen_until = self._clock.monotonic() + listen_s
 
     def may_speak(self) -> bool:
         """Whether this node may sign what counts in rounds; from then on it is settled."""

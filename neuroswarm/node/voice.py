@@ -59,6 +59,7 @@ class Voice:
         spreader: Spreader,
         *,
         is_mute: Callable[[], bool] = lambda: False,
+        max_inline_bytes: int = limits.MAX_INLINE_BYTES,
     ) -> None:
         """Wire up.
 
@@ -68,7 +69,9 @@ class Voice:
             log: Notes what is signed; without one nothing outlives a restart.
             spreader: Spreads it.
             is_mute: Whether nothing may be said any more: another node has this one's key.
+            max_inline_bytes: Payload that travels with its header; larger ones are pulled.
         """
+        self._max_inline_bytes = min(max_inline_bytes, limits.MAX_INLINE_BYTES)
         self._is_mute = is_mute
         self._signer = signer
         self._swarm_id = swarm_id
@@ -169,7 +172,7 @@ class Voice:
             self._spread_whole(said)
 
     def _spread_whole(self, said: Said) -> None:
-        is_small = 0 < len(said.payload) <= limits.MAX_INLINE_BYTES
+        is_small = 0 < len(said.payload) <= self._max_inline_bytes
         is_payload = said.signed.kind is Kind.CONTRIBUTION and is_small
         inline = said.payload if is_payload and self._is_revealed else None
         self._spreader.spread(said.signed, inline=inline)

@@ -11,6 +11,7 @@ statements travel, what payloads hold, or what is done with the agreed set.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from neuroswarm.config import RoundConfig
 from neuroswarm.rounds.phases import Action, Instant, Phase
@@ -230,8 +231,10 @@ class Round:
             return Action.REVEAL
         live, held = at.electorate.live - self._excluded, set(self._held.values())
         missing = (self._published.keys() & live) - held - self._skipped
-        if missing and not self._is_over(
-            at, since=self._revealed_at, heard=self._ballots.keys(), have=held
+        # A ballot hurries the others on: not while they are pulling what it lists from here.
+        patient = replace(at, payload_s=max(at.payload_s, at.giving_s))
+        if (missing or at.giving_s > 0) and not self._is_over(
+            patient, since=self._revealed_at, heard=self._ballots.keys(), have=held
         ):
             return None
         self.phase, self.closed_at = Phase.CLOSED, at.now

@@ -65,3 +65,6 @@ class Instant:
     """Measured time to pull one payload, seconds."""
     is_deferring: bool = False
     """Whether this node lets its rounds rest, because most peers are elsewhere."""
+    giving_s: float = 0.0
+    """Time that this node's limited link takes for its own payload, as long as a peer has not got
+    it; 0 if there is nothing to give, or no limit."""

@@ -87,6 +87,8 @@ class Member:
     step_s: float
     """Least time of an inner step, seconds."""
     clock: Clock
+    rests_at: int | None = None
+    """Inner steps since its last publication at which it rests; None: those of two rounds."""
     first_round: int = -1
     """Round of the state with which it started."""
 
@@ -118,7 +120,8 @@ class Member:
 
     def begin_training(self) -> None:
         """Take part in rounds and take inner steps."""
-        trainer, plenty = self.parts.trainer, 2 * self.core.config.diloco.inner_steps
+        trainer = self.parts.trainer
+        plenty = self.rests_at or 2 * self.core.config.diloco.inner_steps
 
         def step_or_rest() -> None:
             if trainer.progress.steps < plenty:

@@ -75,7 +75,13 @@ class Swarm:
     """
 
     def __init__(
-        self, folder: Path, *, seed: int = 0, step_s: float = 0.0, **settings: dict[str, Any]
+        self,
+        folder: Path,
+        *,
+        seed: int = 0,
+        step_s: float = 0.0,
+        width: int = 64,
+        **settings: dict[str, Any],
     ) -> None:
         """Start empty.
 
@@ -83,6 +89,7 @@ class Swarm:
             folder: For the nodes' state folders.
             seed: Of keys and of chance in the network.
             step_s: Least time of an inner step, seconds: longer rounds at no cost.
+            width: Of the model; a contribution has about 24 bytes for each.
             settings: Sections to change, as `rounds={"settle_s": 0.1}`.
         """
         self.network = MemoryNetwork(seed)
@@ -91,6 +98,7 @@ class Swarm:
         self._folder = folder
         self._seed = seed
         self._step_s = step_s
+        self._width = width
         self._settings = {
             name: {**SETTINGS.get(name, {}), **settings.get(name, {})}
             for name in {**SETTINGS, **settings}
@@ -232,7 +240,7 @@ class Swarm:
             tamper=tamper,
             clock=clock or SystemClock(),
         )
-        workload = Workload(TinyModel(model_seed), tiny_text())
+        workload = Workload(TinyModel(model_seed, width=self._width), tiny_text())
         core = NodeCore(SwarmNodeConfig(**config), SwarmToken(bytes(32)), workload, surroundings)
         member = Member(
             name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s,

@@ -14,11 +14,11 @@ VOCABULARY = 32
 class TinyModel(nn.Module):
     """Predicts the next of 32 tokens from the one before; about 3,000 parameters."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, width: int = 64) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, 16)
-        self.hidden = nn.Linear(16, 64)
-        self.head = nn.Linear(64, VOCABULARY)
+        self.hidden = nn.Linear(16, width)
+        self.head = nn.Linear(width, VOCABULARY)
         source = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for parameter in self.parameters():

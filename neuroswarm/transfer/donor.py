@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Protocol
 
 from neuroswarm.clock import Clock
 from neuroswarm.config import RoundConfig
@@ -29,6 +29,18 @@ from neuroswarm.wire.messages import parse
 logger = logging.getLogger(__name__)
 
 
+class Uplink(Protocol):
+    """What the node's link bears beside everything else that it sends."""
+
+    def may_give(self, num_bytes: int) -> bool:
+        """Whether so many bytes more may be given away."""
+        ...
+
+    async def take(self, num_bytes: int) -> float:
+        """Wait until a message of so many bytes may go; returns for how many seconds."""
+        ...
+
+
 class StateDonor(Service):
     """Serves the outer states that this node holds."""
 
@@ -41,6 +53,7 @@ class StateDonor(Service):
         cfg: RoundConfig,
         *,
         clock: Clock,
+        uplink: Uplink | None = None,
     ) -> None:
         """Register the handlers; the transport must not have started.
 
@@ -49,10 +62,12 @@ class StateDonor(Service):
             states: The states held now, newest first.
             cfg: How many downloaders and how many bytes.
             clock: Measures idleness and the rate.
+            uplink: Bounds what is given beside `cfg`; None: nothing does.
         """
         super().__init__()
         self._states = states
         self._clock = clock
+        self._uplink = uplink
         self._pins = Pins()
         self._places = Places(cfg.max_state_downloads)
         mbit = cfg.max_state_upload_mbit
@@ -104,15 +119,27 @@ class StateDonor(Service):
             self._pin(caller, state)
             messages = await asyncio.to_thread(_cut, state, request.piece, request.offset)
             for message in messages:
-                if self._pace is not None:
-                    waited_s = await self._pace.take(len(message))
-                    place.was_held_up(waited_s, self._clock.monotonic())
+                if not self._may_give(message):
+                    yield _refuse(state_pb2.REFUSAL_BUSY)
+                    return
+                place.was_held_up(await self._wait_for_turn(message), self._clock.monotonic())
                 if place.is_lost:
                     yield _refuse(state_pb2.REFUSAL_BUSY)
                     return
                 self.bytes_given += len(message)
                 yield message
                 place.took(len(message), self._clock.monotonic())
+
+    def _may_give(self, message: bytes) -> bool:
+        return self._uplink is None or self._uplink.may_give(len(message))
+
+    async def _wait_for_turn(self, message: bytes) -> float:
+        waited_s = 0.0
+        if self._pace is not None:
+            waited_s += await self._pace.take(len(message))
+        if self._uplink is not None:
+            waited_s += await self._uplink.take(len(message))
+        return waited_s
 
     def _find(self, digest: bytes) -> OuterState | None:
         self._unpin()

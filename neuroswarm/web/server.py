@@ -98,6 +98,10 @@ class WebServer(Service):
         self._pages = pages
         self._sealed = sealed
         self._is_open = is_open
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        """Bytes of bodies, but for pages that this machine asks for."""
+        self.num_requests = 0
         self._num_in_flight = 0
         self._endpoint: Endpoint | None = None
         self._dashboard_html = ""
@@ -150,9 +154,17 @@ class WebServer(Service):
     @web.middleware
     async def _add_headers(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         response = await handler(request)
+        self._count(request, response)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Cache-Control"] = "no-store"
         return response
+
+    def _count(self, request: web.Request, response: web.StreamResponse) -> None:
+        if request.method == "GET" and _is_loopback(_caller(request)):
+            return  # a probe or a person on this machine
+        self.num_requests += 1
+        self.bytes_received += request.content.total_bytes
+        self.bytes_sent += response.content_length or 0
 
     def _only_here(self, page: _Handler) -> _Handler:
         async def answer(request: web.Request) -> web.StreamResponse:

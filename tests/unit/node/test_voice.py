@@ -145,3 +145,13 @@ async def test_amendments_that_a_ballot_names_outlive_a_restart(tmp_path: Path):
     second.reveal()
     second.repeat()
     assert again.inline == [None, None], "amendments are no payload"
+
+
+async def test_a_payload_above_the_bound_of_a_slow_link_is_left_to_be_pulled():
+    for bound, wanted in ((len(ONE), ONE), (len(ONE) - 1, None)):
+        spread = Spread()
+        voice = Voice(ANNA.key, SWARM, None, spread, max_inline_bytes=bound)
+        await voice.begin(3, BASE)
+        await voice.sign_contribution(ANNA.header(ONE), ONE)
+        voice.reveal()
+        assert spread.inline == [wanted]

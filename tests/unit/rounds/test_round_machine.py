@@ -612,3 +612,35 @@ def test_a_node_that_defers_no_longer_publishes():
     assert table.poll(inner_steps=STEPS, is_deferring=True) is Action.SAY_READY
     assert table.poll() is None
     assert table.poll(is_deferring=False) is Action.PUBLISH
+
+
+# -- a slow link ---------------------------------------------------------------------
+
+
+def giving_table() -> Table:
+    """Everybody's payload is held; the own one is still on its way out, which takes 4 s."""
+    table = Table(4)
+    table.publish()
+    table.hold_all()
+    table.reveal(giving_s=4.0)
+    return table
+
+
+def test_a_node_that_is_giving_its_payload_closes_once_the_others_have_it():
+    table = giving_table()
+    assert table.poll(now=5.0) is None
+    assert table.poll(giving_s=0.0) is Action.SEND_BALLOT
+
+
+def test_a_node_that_is_giving_its_payload_does_so_for_no_longer_than_expected():
+    table = giving_table()
+    assert table.poll(now=1.5 * 4.0 - 0.01) is None
+    assert table.poll(now=1.5 * 4.0) is Action.SEND_BALLOT
+
+
+def test_a_node_that_is_giving_its_payload_closes_with_the_others():
+    table = giving_table()
+    for other in (1, 2):
+        table.round.heard_ballot(node(other), table.all_ids)
+    assert table.poll(now=1.0) is None
+    assert table.poll(now=1.0 + CFG.contagion_s) is Action.SEND_BALLOT

@@ -1,0 +1,1 @@
+"""How many bytes a node moves: counted, kept, held to what its owner allows."""
