@@ -149,8 +149,7 @@ class _Guest:
     def _take(self, data: bytes, source: Endpoint) -> None:
         if source not in self._doors:
             return
-        own, _ = decode_datagram(data)
-        signed, _ = read_record(own)
+        signed, _ = read_record(decode_datagram(data).own)
         self._met[source] = signed.signer
         self._news.set()
 

@@ -6,17 +6,33 @@ Refuses to know when it is sent and to whom.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from neuroswarm.errors import MessageTooLarge, SchemaMismatch
+from neuroswarm.heartbeat.links import Hears
 from neuroswarm.v1 import envelope_pb2, heartbeat_pb2
 from neuroswarm.wire import limits
 from neuroswarm.wire.messages import parse
 from neuroswarm.wire.signed import Signed
 
+_HEARS = frozenset(map(int, Hears))
 
-def encode_datagram(own: Signed, heard: Iterable[Signed]) -> bytes:
+
+class Datagram(NamedTuple):
+    """A received datagram; none of its records is verified yet."""
+
+    own: envelope_pb2.Signed
+    """The sender's record."""
+    heard: list[envelope_pb2.Signed]
+    """Others' records, at most 3."""
+    hears: Hears
+    """Whether the sender hears the receiver."""
+
+
+def encode_datagram(own: Signed, heard: Iterable[Signed], hears: Hears = Hears.UNKNOWN) -> bytes:
     """The sender's record and as many of the `heard` ones as fit, at most 3."""
-    message = heartbeat_pb2.HeartbeatDatagram(own=own.to_proto())
+    says = heartbeat_pb2.Hears.Name(hears)
+    message = heartbeat_pb2.HeartbeatDatagram(own=own.to_proto(), hears=says)
     for other in heard:
         if len(message.heard) == limits.MAX_HEARD:
             break
@@ -27,8 +43,8 @@ def encode_datagram(own: Signed, heard: Iterable[Signed]) -> bytes:
     return message.SerializeToString()
 
 
-def decode_datagram(data: bytes) -> tuple[envelope_pb2.Signed, list[envelope_pb2.Signed]]:
-    """The sender's record and those it heard; none of them is verified yet.
+def decode_datagram(data: bytes) -> Datagram:
+    """Read what `encode_datagram` wrote.
 
     Raises:
         MessageTooLarge: above `limits.MAX_DATAGRAM_BYTES`, or more than 3 heard records.
@@ -41,4 +57,6 @@ def decode_datagram(data: bytes) -> tuple[envelope_pb2.Signed, list[envelope_pb2
         raise SchemaMismatch("heartbeat datagram without its sender's record")
     if len(message.heard) > limits.MAX_HEARD:
         raise MessageTooLarge(f"heard records: {len(message.heard)} (limit {limits.MAX_HEARD})")
-    return message.own, list(message.heard)
+    says = int(message.hears)  # of a later version if it is none of those known
+    hears = Hears(says) if says in _HEARS else Hears.UNKNOWN
+    return Datagram(message.own, list(message.heard), hears)

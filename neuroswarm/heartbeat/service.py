@@ -15,7 +15,8 @@ from typing import Any
 from neuroswarm.clock import Clock
 from neuroswarm.config import HeartbeatConfig
 from neuroswarm.errors import BadSignature, MessageTooLarge, PeerError
-from neuroswarm.heartbeat.datagram import decode_datagram, encode_datagram
+from neuroswarm.heartbeat.datagram import Datagram, decode_datagram, encode_datagram
+from neuroswarm.heartbeat.links import Links
 from neuroswarm.heartbeat.remembered import Remembered
 from neuroswarm.heartbeat.restraint import Restraint
 from neuroswarm.membership.conduct import Offence
@@ -93,6 +94,8 @@ class HeartbeatService(Service):
         self._hints = tuple(hints)
         self._remembered = Remembered(MAX_REMEMBERED)
         self._restraint = Restraint()
+        self._links = Links(config.interval_s)
+        self._one_way: frozenset[NodeId] = frozenset()
         self._turn = 0
         self._passed = 0
         self._is_open = False
@@ -113,6 +116,11 @@ class HeartbeatService(Service):
         `flood`.
         """
         return dict(self._dropped)
+
+    @property
+    def one_way_links(self) -> list[NodeId]:
+        """Peers that are heard, but do not hear this node; by node id."""
+        return self._links.one_way(self._clock.monotonic())
 
     def announce_now(self) -> None:
         """Tell everyone at once, besides the regular heartbeats."""
@@ -171,6 +179,7 @@ class HeartbeatService(Service):
             interval_s = min(self._interval_s, KEEP_OPEN_S) if is_closed else self._interval_s
             await self._clock.sleep(interval_s * self._random.uniform(1 - _JITTER, 1 + _JITTER))
             self._expire()
+            self._say_one_way_links()
 
     def _leave(self) -> None:
         self.leave()
@@ -185,7 +194,7 @@ class HeartbeatService(Service):
         for endpoint, peer in self._receivers(now):
             if peer is None or self._may_tell(peer, endpoint, now):
                 node_id = None if peer is None else peer.node_id
-                self._send(endpoint, own, self._in_turn(alive, node_id))
+                self._send(endpoint, own, self._in_turn(alive, node_id), node_id)
             if peer is not None and self._peers.me in peer.heartbeat.relays:
                 self._pass_on(peer, own, alive)
 
@@ -200,7 +209,8 @@ class HeartbeatService(Service):
         start = self._passed * MAX_PASSED_ON * size % max(1, len(closed))
         in_turn = (closed[start:] + closed[:start])[: MAX_PASSED_ON * size]
         for first in range(0, len(in_turn), size):
-            self._send(client.heartbeat_endpoint, own, in_turn[first : first + size])
+            some = in_turn[first : first + size]
+            self._send(client.heartbeat_endpoint, own, some, client.node_id)
 
     def _may_tell(self, peer: Peer, endpoint: Endpoint, now: float) -> bool:
         """Whether a datagram may go to the peer's endpoint, which it may only have announced."""
@@ -228,11 +238,14 @@ class HeartbeatService(Service):
         self._turn += count
         return [others[(start + i) % len(others)] for i in range(count)]
 
-    def _send(self, to: Endpoint, own: Signed, heard: Sequence[Signed]) -> None:
+    def _send(
+        self, to: Endpoint, own: Signed, heard: Sequence[Signed], receiver: NodeId | None = None
+    ) -> None:
         if to.port == 0:
             return  # a bare tracker takes no heartbeats
         self.num_sent += 1
-        self._datagrams.send(to, encode_datagram(own, heard))
+        hears = self._links.tell(receiver, self._clock.monotonic())
+        self._datagrams.send(to, encode_datagram(own, heard, hears))
 
     def _take(self, data: bytes, source: Endpoint) -> None:
         if not self._is_open:
@@ -240,17 +253,24 @@ class HeartbeatService(Service):
         self.num_received += 1
         new: list[Peer | None] = []
         try:
-            own, heard = decode_datagram(data)
-            new.append(self._take_record(own, source))
+            datagram = decode_datagram(data)
+            new.append(self._take_record(datagram.own, source))
         except PeerError as error:
             self._drop(error)
             return
-        for message in heard:
+        self._note_link(datagram)
+        for message in datagram.heard:
             try:
                 new.append(None if self._is_held(message) else self._take_record(message, None))
             except PeerError as error:
                 self._drop(error)
         self._answer(peer for peer in new if peer is not None)
+
+    def _note_link(self, datagram: Datagram) -> None:
+        """Take its word for which way the link carries, if its sender is a peer."""
+        peer = self._peers.get(NodeId.of_key(datagram.own.public_key))
+        if peer is not None:
+            self._links.note(peer.node_id, datagram.hears, self._clock.monotonic())
 
     def _take_record(self, message: envelope_pb2.Signed, source: Endpoint | None) -> Peer | None:
         """Feed one record to the table; its signer if it was not known.
@@ -325,7 +345,7 @@ class HeartbeatService(Service):
                 continue
             own = self._record.make(self._clock.wall())
             alive = self._peers.alive(now)
-            self._send(endpoint, own, self._in_turn(alive, peer.node_id))
+            self._send(endpoint, own, self._in_turn(alive, peer.node_id), peer.node_id)
 
     def _is_of_banned(self, message: envelope_pb2.Signed, now: float) -> bool:
         """Whether it names a banned signer, so that it is refused whoever made it."""
@@ -338,6 +358,18 @@ class HeartbeatService(Service):
             return False
         peer = self._peers.get(NodeId.of_key(message.public_key))
         return peer is not None and peer.signed.signature == message.signature
+
+    def _say_one_way_links(self) -> None:
+        found = frozenset(self.one_way_links)
+        for node_id in found - self._one_way:
+            peer = self._peers.get(node_id)
+            logger.warning(
+                "peer %s is heard, but does not hear this node%s: a firewall between lets nothing "
+                "through that way, or this node announces a wrong address",
+                node_id,
+                "" if peer is None else f" (it is at {peer.heartbeat_endpoint})",
+            )
+        self._one_way = found
 
     def _expire(self) -> None:
         for peer in self._peers.expire(self._clock.monotonic()):

@@ -148,6 +148,7 @@ class Reporter:
             "checkpoints": parts.checkpointer.get_status(),
             "disk_written_bytes_total": parts.home.bytes_written,
             "hosts": list(self._reached_hosts()),
+            "one_way_links": [str(peer) for peer in parts.membership.heartbeat.one_way_links],
             **parts.membership.acquaintance.get_status(),
             **parts.membership.reach.get_status(),
             **parts.membership.relaying.get_status(),

@@ -13,9 +13,18 @@ class Reachability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REACHABILITY_UNSPECIFIED: _ClassVar[Reachability]
     REACHABILITY_OPEN: _ClassVar[Reachability]
     REACHABILITY_CLOSED: _ClassVar[Reachability]
+
+class Hears(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    HEARS_UNSPECIFIED: _ClassVar[Hears]
+    HEARS_YES: _ClassVar[Hears]
+    HEARS_NO: _ClassVar[Hears]
 REACHABILITY_UNSPECIFIED: Reachability
 REACHABILITY_OPEN: Reachability
 REACHABILITY_CLOSED: Reachability
+HEARS_UNSPECIFIED: Hears
+HEARS_YES: Hears
+HEARS_NO: Hears
 
 class Heartbeat(_message.Message):
     __slots__ = ("swarm_id", "sequence", "time", "host", "grpc_port", "heartbeat_port", "http_port", "protocol", "available_memory_mb", "queue_depth", "first_fragment", "num_fragments", "uses_accelerator", "network_saturation", "is_training", "accepts_inference", "accepts_activations", "round", "digest", "tokens_per_s", "inner_steps", "is_leaving", "instance", "twin", "is_settled", "relays", "reach", "other_hosts", "dht_port")
@@ -80,12 +89,14 @@ class Heartbeat(_message.Message):
     def __init__(self, swarm_id: _Optional[bytes] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., host: _Optional[str] = ..., grpc_port: _Optional[int] = ..., heartbeat_port: _Optional[int] = ..., http_port: _Optional[int] = ..., protocol: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., queue_depth: _Optional[int] = ..., first_fragment: _Optional[int] = ..., num_fragments: _Optional[int] = ..., uses_accelerator: bool = ..., network_saturation: _Optional[float] = ..., is_training: bool = ..., accepts_inference: bool = ..., accepts_activations: bool = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ..., tokens_per_s: _Optional[float] = ..., inner_steps: _Optional[int] = ..., is_leaving: bool = ..., instance: _Optional[bytes] = ..., twin: _Optional[bytes] = ..., is_settled: bool = ..., relays: _Optional[_Iterable[bytes]] = ..., reach: _Optional[_Union[Reachability, str]] = ..., other_hosts: _Optional[_Iterable[str]] = ..., dht_port: _Optional[int] = ...) -> None: ...
 
 class HeartbeatDatagram(_message.Message):
-    __slots__ = ("own", "heard")
+    __slots__ = ("own", "heard", "hears")
     OWN_FIELD_NUMBER: _ClassVar[int]
     HEARD_FIELD_NUMBER: _ClassVar[int]
+    HEARS_FIELD_NUMBER: _ClassVar[int]
     own: _envelope_pb2.Signed
     heard: _containers.RepeatedCompositeFieldContainer[_envelope_pb2.Signed]
-    def __init__(self, own: _Optional[_Union[_envelope_pb2.Signed, _Mapping]] = ..., heard: _Optional[_Iterable[_Union[_envelope_pb2.Signed, _Mapping]]] = ...) -> None: ...
+    hears: Hears
+    def __init__(self, own: _Optional[_Union[_envelope_pb2.Signed, _Mapping]] = ..., heard: _Optional[_Iterable[_Union[_envelope_pb2.Signed, _Mapping]]] = ..., hears: _Optional[_Union[Hears, str]] = ...) -> None: ...
 
 class TrackerRequest(_message.Message):
     __slots__ = ("own",)

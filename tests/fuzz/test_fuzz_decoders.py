@@ -99,7 +99,7 @@ def sign_hello():
 
 
 def read_datagram(data: bytes) -> None:
-    own, heard = decode_datagram(SEALER.open(data, CONTEXT))
+    own, heard, _ = decode_datagram(SEALER.open(data, CONTEXT))
     for record in (own, *heard):
         read_record(record)
 
