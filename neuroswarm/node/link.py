@@ -101,7 +101,8 @@ def watch_traffic(
     *,
     clock: Clock,
 ) -> None:
-    """Let the meter count everything that this node moves."""
+    """Let the meter count everything that this node moves, and end what it moves for others."""
+    membership.relaying.desk.may_relay = lambda: meter.allowance is Allowance.OPEN
     upkeep = Upkeep(membership.peers, clock)
     ends = (carriers.rpc, carriers.datagrams, carriers.dht_datagrams, upkeep)
     for end in ends:

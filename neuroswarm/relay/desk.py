@@ -72,6 +72,8 @@ class RelayDesk:
         """
         self._blame = blame
         self.board = board
+        self.may_relay: Callable[[], bool] = _always
+        """Whether others may send through this node now."""
         self._config = config
         self._clock = clock
         self._attached: dict[NodeId, _Attached] = {}
@@ -167,14 +169,19 @@ class RelayDesk:
     async def _on_attach(self, caller: NodeId, data: bytes) -> AsyncIterator[bytes]:
         with self._blamed(caller):
             attachment = decode_attachment(data)
-        if not self._config.enabled:
-            raise PeerError("this node relays for nobody (relay.enabled is off)")
+        self._require_relaying()
         batches = self.receive(caller, attachment)
         try:
             async for batch in batches:
                 yield encode_frames(attachment.session, batch)
         finally:
             await batches.aclose()
+
+    def _require_relaying(self) -> None:
+        if not self._config.enabled:
+            raise PeerError("this node relays for nobody (relay.enabled is off)")
+        if not self.may_relay():
+            raise PeerError("this node relays for nobody now: its data cap is near")
 
     async def _on_push(self, caller: NodeId, data: bytes) -> bytes:
         with self._blamed(caller):
@@ -184,3 +191,7 @@ class RelayDesk:
         with self._blamed(caller):
             self.take(caller, session, frames)
         return relay_pb2.RelayReply().SerializeToString()
+
+
+def _always() -> bool:
+    return True
