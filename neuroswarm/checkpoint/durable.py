@@ -49,8 +49,12 @@ def clear_temporaries(folder: Path) -> None:
                 leftover.unlink()
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write `data` to `path` so that a reader sees the old bytes or the new, never a mixture.
+def replace_file(path: Path, *parts: bytes) -> None:
+    """Write `parts` to `path` so that a reader sees the old bytes or the new, never a mixture.
+
+    Args:
+        path: Replaced if it exists.
+        parts: Written one after the other.
 
     Raises:
         CheckpointError: the disk does not take it; the old file is as it was.
@@ -60,7 +64,8 @@ def replace_file(path: Path, data: bytes) -> None:
     temporary = path.with_name(path.name + ".tmp")
     with translating("write", path):
         try:
-            temporary.write_bytes(data)
+            with temporary.open("wb") as file:
+                file.writelines(parts)
             sync(temporary)
             temporary.replace(path)
             sync(path.parent)

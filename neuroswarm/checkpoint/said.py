@@ -74,11 +74,13 @@ class SaidLog:
             CheckpointError: the disk does not take it; then it must not be sent.
         """
         data = said.signed.to_proto().SerializeToString()
-        content = len(data).to_bytes(MAX_HEADER_BYTES, "little") + data + said.payload
-        framed = hashlib.sha256(content).digest() + content
+        head = len(data).to_bytes(MAX_HEADER_BYTES, "little") + data
+        hasher = hashlib.sha256(head)
+        hasher.update(said.payload)
         prefix = _prefix(round_, base_digest)
-        replace_file(self._folder / f"{prefix}{said.signed.kind.name.lower()}{_SUFFIX}", framed)
-        self.bytes_written += len(framed)
+        path = self._folder / f"{prefix}{said.signed.kind.name.lower()}{_SUFFIX}"
+        replace_file(path, hasher.digest(), head, said.payload)
+        self.bytes_written += HASH_BYTES + len(head) + len(said.payload)
         self._forget(round_, prefix)
 
     def forget_before(self, round_: int) -> None:

@@ -7,9 +7,12 @@ Legend: N flattened parameters of a fragment.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from torch import Tensor
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""What a wire form is read from."""
 
 MIN_SCALE = 2.0**-64
 MAX_SCALE = 2.0**64
@@ -59,5 +62,5 @@ class Payload(Protocol):
         ...
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps; the registry reads it back. Not copies."""
+        """What a checkpoint keeps; the registry reads it back. Copies, or never written."""
         ...

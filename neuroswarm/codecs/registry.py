@@ -15,7 +15,7 @@ from torch import Tensor
 
 from neuroswarm.codecs import lowbit, sparse
 from neuroswarm.codecs.lowbit import LowBit
-from neuroswarm.codecs.payload import Payload
+from neuroswarm.codecs.payload import Buffer, Payload
 from neuroswarm.codecs.sparse import Layout, Sparse
 from neuroswarm.errors import ConfigError
 
@@ -62,8 +62,8 @@ class Codec(Protocol):
         """The wire form of a payload of this codec; ValueError for another's."""
         ...
 
-    def unpack(self, data: bytes, num_params: int) -> Payload:
-        """Read a wire form; SchemaMismatch if it is malformed."""
+    def unpack(self, data: Buffer, num_params: int) -> Payload:
+        """Read a wire form, which must not be written later; SchemaMismatch if malformed."""
         ...
 
     def packed_size(self, num_params: int) -> int:
@@ -105,7 +105,7 @@ class Int4:
             raise ValueError(f"payload of codec {payload.kind} (needs {self.name})")
         return lowbit.pack(payload)
 
-    def unpack(self, data: bytes, num_params: int) -> LowBit:
+    def unpack(self, data: Buffer, num_params: int) -> LowBit:
         """Read a wire form; SchemaMismatch if it is malformed."""
         return lowbit.unpack(data, num_params, self.block)
 
@@ -144,7 +144,7 @@ class TopK:
             raise ValueError(f"payload of codec {payload.kind} (needs {self.name})")
         return sparse.pack(payload)
 
-    def unpack(self, data: bytes, num_params: int) -> Sparse:
+    def unpack(self, data: Buffer, num_params: int) -> Sparse:
         """Read a wire form; SchemaMismatch if it is malformed."""
         return sparse.unpack(data, num_params, self.layout)
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuroswarm.codecs.payload import MAX_SCALE, MIN_SCALE
+from neuroswarm.codecs.payload import MAX_SCALE, MIN_SCALE, Buffer
 from neuroswarm.errors import NonFiniteValues, SchemaMismatch
 
 KIND = "topk"
@@ -185,7 +185,7 @@ def pack(payload: Sparse) -> bytes:
     )
 
 
-def unpack(data: bytes, num_params: int, layout: Layout) -> Sparse:
+def unpack(data: Buffer, num_params: int, layout: Layout) -> Sparse:
     """Read a wire form; the bytes may come from anyone.
 
     Args:

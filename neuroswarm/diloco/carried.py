@@ -8,6 +8,7 @@ Legend: N flattened parameters of a fragment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,6 +17,22 @@ from neuroswarm.diloco import applied
 from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.values import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What a move to another outer state does with what is carried."""
+
+    is_back: bool
+    """What was taken out comes back: the verdict is gone."""
+    is_taken: bool
+    """It leaves the local parameters."""
+    taken_by: bytes | None
+    """The unknown publication that it left with."""
+    is_over: bool
+    """All verdicts are final after the move, so that nothing is carried any more."""
+    round: int
+    """That is moved to."""
 
 
 class Carried:
@@ -57,8 +74,10 @@ class Carried:
         self._residual = list(residual)
         self._of_earlier_lives = set(known)
         self._known = {*known, *(id_ for _, id_ in outer.applied.get(me, ()))}
+        self._is_taken = False
         self._taken_by: bytes | None = None
-        self._taken: tuple[list[Tensor], list[Tensor]] | None = None
+        self._taken: dict[int, tuple[Tensor, Tensor]] = {}
+        """By the index of a fragment."""
 
     def know(self, id_: bytes) -> None:
         """The books know this publication from now on."""
@@ -70,48 +89,57 @@ class Carried:
         self._of_earlier_lives.add(id_)
         self._known.add(id_)
 
-    def booked(self, publication: Publication, sign: float) -> None:
-        """The verdict on a known publication changed: what is left of earlier lives?"""
+    def booked(self, publication: Publication, index: int, sign: float) -> None:
+        """The verdict on a known publication changed: what is left of earlier lives?
+
+        Once for each fragment, by its index.
+        """
         if publication.id not in self._of_earlier_lives:
             return
-        shift = [torch.zeros_like(part) for part in self.progress]
-        residual = [part.clone() for part in self._residual]
-        publication.book(sign, shift, residual)
-        _add(self.progress, shift, -1.0)
-        self._residual = residual
+        shift = torch.zeros_like(self.progress[index])
+        residual = self._residual[index].clone()
+        publication.book(index, sign, shift, residual)
+        self.progress[index] = self.progress[index] - shift
+        self._residual[index] = residual
 
-    def settle(self, new: OuterState, shift: list[Tensor], residual: list[Tensor]) -> bool:
-        """Take out what an unknown publication has brought to a state, or put it back.
-
-        Args:
-            new: The outer state that the node moves to.
-            shift: What is to be added to x; changed in place.
-            residual: e; changed in place.
-
-        Returns:
-            Whether all verdicts are final, so that nothing is carried any more.
-        """
+    def plan(self, new: OuterState) -> Settlement:
+        """What a move to that state takes out of the local parameters, or puts back."""
         unknown = [entry for entry in new.applied.get(self._me, ()) if entry[1] not in self._known]
-        if self._taken is not None and self._taken_by not in [id_ for _, id_ in unknown]:
-            progress, left = self._taken
-            _add(self.progress, progress)
-            _add(self._residual, left)
-            _add(shift, progress, -1.0)
-            _add(residual, left)
-            self._taken_by = self._taken = None
+        is_back = self._is_taken and self._taken_by not in [id_ for _, id_ in unknown]
         is_over = new.round > self._round + applied.WINDOW_ROUNDS
         is_missed = is_over and self.is_published and not self._is_judged
-        self._is_judged |= new.round > self._round
-        if (unknown or is_missed) and self._taken is None:
-            self._taken_by = min(unknown)[1] if unknown else None
-            self._taken = (self.progress, self._residual)
-            _add(shift, self.progress)
-            _add(residual, self._residual, -1.0)
-            self.progress = [torch.zeros_like(part) for part in shift]
-            self._residual = [torch.zeros_like(part) for part in shift]
-        return is_over
+        is_free = is_back or not self._is_taken
+        taken_by = min(unknown)[1] if unknown else None
+        return Settlement(
+            is_back, is_free and (bool(unknown) or is_missed), taken_by, is_over, new.round
+        )
 
+    def settle(self, plan: Settlement, index: int, shift: Tensor, residual: Tensor) -> None:
+        """Take a fragment of what an unknown publication has brought out, or put it back.
 
-def _add(parts: list[Tensor], others: Sequence[Tensor], factor: float = 1.0) -> None:
-    for k, other in enumerate(others):
-        parts[k] = parts[k] + factor * other
+        Args:
+            plan: From `plan`.
+            index: Of the fragment; each comes once.
+            shift: What is to be added to x, float32, shape [N]; changed in place.
+            residual: e, likewise.
+        """
+        if plan.is_back:
+            progress, left = self._taken.pop(index)
+            self.progress[index] = self.progress[index] + progress
+            self._residual[index] = self._residual[index] + left
+            shift -= progress
+            residual += left
+        if plan.is_taken:
+            self._taken[index] = self.progress[index], self._residual[index]
+            shift += self.progress[index]
+            residual -= self._residual[index]
+            self.progress[index] = torch.zeros_like(shift)
+            self._residual[index] = torch.zeros_like(shift)
+
+    def finish(self, plan: Settlement) -> None:
+        """Every fragment is settled."""
+        self._is_judged |= plan.round > self._round
+        if plan.is_back:
+            self._is_taken, self._taken_by = False, None
+        if plan.is_taken:
+            self._is_taken, self._taken_by = True, plan.taken_by

@@ -123,7 +123,7 @@ def _low_bit(round_: int, peer: int, fragment: int) -> LowBit:
     raw = _random_bytes(round_, peer, fragment, num_blocks * (_BLOCK + 2))
     codes = (raw[: num_blocks * _BLOCK] % 15).astype(np.int8) - 7
     codes[size:] = 0
-    return LowBit(
+    return LowBit.from_codes(
         torch.from_numpy(codes.reshape(num_blocks, _BLOCK)),
         _scales(raw[num_blocks * _BLOCK :], peer),
         size,

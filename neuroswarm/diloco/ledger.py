@@ -21,7 +21,7 @@ Legend: N flattened parameters of a fragment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ class Ledger:
     """Residual and recent publications of one node.
 
     Threads: not safe for two at once, but that one may `remember` while another reads with
-    `to_tensors`. Memory: at most 4 publications of about 6 bytes a
+    `to_tensors`. Memory: at most 4 publications of about 5 bytes a
     parameter, and the residual; for 16 rounds after a restart 8 bytes more.
     """
 
@@ -107,7 +107,7 @@ class Ledger:
 
     @torch.no_grad()
     def prepare(
-        self, theta: Sequence[Tensor], local: Sequence[Tensor]
+        self, theta: Sequence[Tensor], local: Iterable[Tensor]
     ) -> tuple[tuple[Tensor, ...], tuple[Payload, ...]]:
         """The pseudo-gradient and its coded form, to be published; nothing is changed.
 
@@ -117,7 +117,7 @@ class Ledger:
 
         Args:
             theta: Outer parameters of each fragment, float32, shape [N]; not written.
-            local: Local parameters x, likewise.
+            local: Local parameters x, likewise; taken one after the other.
 
         Returns:
             d = theta - x and Q((1 - b)(d + e)) of each fragment.
@@ -242,13 +242,53 @@ class Ledger:
 
         Cost: 3 passes over the parameters, 5 more for each changed verdict.
         """
+        shifts: list[Tensor] = []
+        self.move_each(old, new, me, lambda _, shift: shifts.append(shift))
+        return tuple(shifts)
+
+    @torch.no_grad()
+    def move_each(
+        self, old: OuterState, new: OuterState, me: NodeId, add: Callable[[int, Tensor], None]
+    ) -> None:
+        """As `move`, with memory for few fragments: each shift is handed over, then forgotten.
+
+        Args:
+            old: As in `move`.
+            new: As in `move`.
+            me: As in `move`.
+            add: Adds float32, shape [N], to the fragment of x with that index. Must not raise.
+
+        Raises:
+            ValueError: As `move`.
+        """
         sizes = [left.numel() for left in self._residual]
         for state in (old, new):
             if [fragment.num_params for fragment in state.fragments] != sizes:
                 raise ValueError(f"outer state of round {state.round} has other fragments")
-        shift = [b - a for a, b in zip(old.params, new.params, strict=True)]
-        residual = [left.clone() for left in self._residual]
-        entries = []
+        entries, changes = self._judge(new, me)
+        carried = self._carried
+        plan = None if carried is None else carried.plan(new)
+        for k, (before, after) in enumerate(zip(old.fragments, new.fragments, strict=True)):
+            shift = after.params - before.params
+            residual = self._residual[k].clone()
+            for publication, sign in changes:
+                publication.book(k, sign, shift, residual)
+                if carried is not None:
+                    carried.booked(publication, k, sign)
+            if carried is not None and plan is not None:
+                carried.settle(plan, k, shift, residual)
+            self._residual = (*self._residual[:k], residual, *self._residual[k + 1 :])
+            add(k, shift)
+        self._entries = entries
+        if carried is not None and plan is not None:
+            carried.finish(plan)
+            self._carried = None if plan.is_over else carried
+
+    def _judge(
+        self, new: OuterState, me: NodeId
+    ) -> tuple[tuple[_Entry, ...], list[tuple[Publication, float]]]:
+        """The entries after a move, and the publications whose verdict changes: 1 for agreed."""
+        entries, changes = [], []
         for entry in self._entries:
             publication = entry.publication
             is_agreed = applied.contains(new.applied, me, publication.id)
@@ -259,14 +299,8 @@ class Ledger:
             else:
                 entries.append(_Entry(publication, is_agreed, is_judged))
             if is_agreed != entry.is_agreed:
-                sign = 1.0 if is_agreed else -1.0
-                publication.book(sign, shift, residual)
-                if self._carried is not None:
-                    self._carried.booked(publication, sign)
-        if self._carried is not None and self._carried.settle(new, shift, residual):
-            self._carried = None
-        self._residual, self._entries = tuple(residual), tuple(entries)
-        return tuple(shift)
+                changes.append((publication, 1.0 if is_agreed else -1.0))
+        return tuple(entries), changes
 
     def to_tensors(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything, for a checkpoint: named tensors (not copies) and what JSON can hold."""

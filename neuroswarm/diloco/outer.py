@@ -81,7 +81,7 @@ def advance(state: OuterState, agreed: Sequence[AgreedContribution]) -> RoundOut
         ValueError: Payloads do not fit the fragments (checked by whoever received them, so a
             bug here).
 
-    Cost: with P contributions of N parameters O(P^2 N); memory 5 tensors of the largest
+    Cost: with P contributions of N parameters O(P^2 N); memory a tensor of the largest
         fragment beyond the result. 0.4M parameters and 8 peers: about 30 ms of one core.
 
     Threads: any thread that does not train at the same time on the same tensors. It changes no
@@ -143,12 +143,18 @@ def outer_step(
     Source: Douillard et al. 2023, arXiv:2311.08105, algorithm 1 (outer Nesterov, as torch's
         SGD has it). Differs: flush of small values.
     """
-    momentum = torch.tensor(step.momentum, dtype=torch.float32)
+    mu = torch.tensor(step.momentum, dtype=torch.float32)
     lr = torch.tensor(step.lr, dtype=torch.float32)
-    following = flush_small((fragment.momentum * momentum).add_(delta_N))
-    moved = (following * momentum).add_(delta_N).mul_(lr)
-    params = flush_small(torch.sub(fragment.params, moved, out=moved))
-    return FragmentState(fragment.name, params, following)
+    before, held = fragment.params, fragment.momentum
+    params, momentum = torch.empty_like(before), torch.empty_like(held)
+    for start in range(0, before.numel(), exact.CHUNK_VALUES):
+        part = slice(start, start + exact.CHUNK_VALUES)
+        delta = delta_N[part]
+        following = flush_small((held[part] * mu).add_(delta))
+        moved = (following * mu).add_(delta).mul_(lr)
+        params[part] = flush_small(torch.sub(before[part], moved, out=moved))
+        momentum[part] = following
+    return FragmentState(fragment.name, params, momentum)
 
 
 def token_weights(ordered: Sequence[AgreedContribution]) -> list[float]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from neuroswarm.codecs.payload import Payload
@@ -28,9 +29,17 @@ class Publication:
     deltas: tuple[Tensor, ...]
     payloads: tuple[Payload, ...]
 
-    def book(self, sign: float, shift: list[Tensor], residual: list[Tensor]) -> None:
-        """Take it out of the local parameters into the residual (sign 1), or back (-1)."""
-        pairs = zip(self.deltas, self.payloads, strict=True)
-        for k, (delta, payload) in enumerate(pairs):
-            shift[k] += delta * sign
-            residual[k] += (delta - payload.decode()) * sign
+    def book(self, index: int, sign: float, shift: Tensor, residual: Tensor) -> None:
+        """Take a fragment of it out of the local parameters into the residual, or back.
+
+        Args:
+            index: Of the fragment.
+            sign: 1, or -1 to put it back.
+            shift: What is to be added to x, float32, shape [N]; changed in place.
+            residual: e, likewise.
+        """
+        delta = self.deltas[index]
+        signed = delta * sign
+        shift += signed
+        torch.sub(delta, self.payloads[index].decode(), out=signed)
+        residual += signed.mul_(sign)

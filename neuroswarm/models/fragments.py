@@ -128,9 +128,16 @@ class Fragments:
     def shift_all(self, deltas: Sequence[Tensor]) -> None:
         """Add float32 [N] to every fragment, in place, rounded to the parameters' dtype."""
         self._check_all(deltas)
-        for fragment, delta in zip(self._fragments, deltas, strict=True):
-            for parameter, part in _slices(fragment, delta):
-                parameter.add_(part.to(device=parameter.device))
+        for index, delta in enumerate(deltas):
+            self.shift(index, delta)
+
+    @torch.no_grad()
+    def shift(self, index: int, delta: Tensor) -> None:
+        """Add float32 [N] to one fragment; as `shift_all`."""
+        fragment = self._fragments[index]
+        _check_shape(fragment, delta)
+        for parameter, part in _slices(fragment, delta):
+            parameter.add_(part.to(device=parameter.device))
 
     def _check_all(self, flats: Sequence[Tensor]) -> None:
         if len(flats) != len(self._fragments):

@@ -125,13 +125,16 @@ class RoundDriver(Service):
 
     async def _run(self) -> None:
         while True:
-            current = await self._begin()
-            offer = await self._take_part(current)
-            commit = await self._conclude(current, offer)
-            if commit is not None:
-                self._offer = self._parts.inquirer.keep(self._offer, self._parts.intake.history)
-                self._note_silence(current)
-                await self._observer.on_commit(commit)
+            await self._live_through(await self._begin())
+
+    async def _live_through(self, current: Round) -> None:
+        """One round from its beginning to its end; nothing of its states is held on to after."""
+        offer = await self._take_part(current)
+        commit = await self._conclude(current, offer)
+        if commit is not None:
+            self._offer = self._parts.inquirer.keep(self._offer, self._parts.intake.history)
+            self._note_silence(current)
+            await self._observer.on_commit(commit)
 
     async def _begin(self) -> Round:
         parts, state = self._parts, self._parts.replica.state

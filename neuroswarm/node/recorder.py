@@ -20,6 +20,7 @@ from neuroswarm.clock import Clock
 from neuroswarm.diloco.amending import describe_changes
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointError
+from neuroswarm.hardware.allocator import give_back_memory
 from neuroswarm.node.committing import Commit
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.statistics import Statistics, count_foreign
@@ -34,7 +35,11 @@ MAX_WAITING = 64
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    commit: Commit
+    """What is left to do about a commit; holds on to few states, which are large."""
+
+    state: OuterState
+    left: OuterState | None
+    """The state given up, of a repair."""
     event: dict[str, object]
 
 
@@ -98,7 +103,7 @@ class Recorder(Service):
         self._sinks.announce()
         self.note_state(commit.state)
         event = {**self._describe(commit, applied_at), **self._sinks.measure()}
-        work = _Work(commit, event)
+        work = _Work(commit.state, commit.left if commit.is_repair else None, event)
         self._statistics.note(commit)
         _log_commit(commit, self._statistics)
         _log_rules(commit, self._statistics.me)
@@ -133,16 +138,17 @@ class Recorder(Service):
     async def _work(self) -> None:
         while True:
             await self._finish(await self._waiting.get())
+            await asyncio.to_thread(give_back_memory)  # a round has ended
             self._waiting.task_done()
             self.progressed.set()
 
     async def _finish(self, work: _Work) -> None:
-        loss = await self._replica.evaluate_state(work.commit.state, self._eval_batches)
+        loss = await self._replica.evaluate_state(work.state, self._eval_batches)
         known = loss if math.isfinite(loss) else None
         self._statistics.held_out_loss = known
         await self._append({**work.event, "held_out_loss": known})
-        if work.commit.is_repair:
-            await self._keep_left(work.commit.left)
+        if work.left is not None:
+            await self._keep_left(work.left)
 
     def _describe(self, commit: Commit, applied_at: float) -> dict[str, object]:
         return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -21,6 +21,7 @@ from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.schedule import get_inner_steps
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import RoundError, SchemaMismatch
+from neuroswarm.hardware.allocator import give_back_memory
 from neuroswarm.models.fragments import Fragments
 from neuroswarm.node.solo import Solo
 from neuroswarm.training.compute import RESTED, ComputeThread, Rested
@@ -217,29 +218,37 @@ class Replica:
 
         ready, self._ready = self._ready, None
         if ready is None:
-            local, progress = await self._compute.run(take)
+            ready = await self._compute.run(take)
         else:
-            local, progress = ready
-            self._published_ahead = progress
+            self._published_ahead = ready[1]
             self._compute.queue(self._note_published_ahead)
-        return await run_beside(self._code, local, progress)
+        local, progress = list(ready[0]), ready[1]
+        del ready  # each part goes once it is coded
+        try:
+            return await run_beside(self._code, local, progress)
+        finally:
+            await asyncio.to_thread(give_back_memory)
 
     def _note_published_ahead(self) -> None:
         published, self._published_ahead = self._published_ahead, Progress()
         self._trainer.mark_published(published)
 
-    def _code(self, local: Sequence[Tensor], progress: Progress) -> Draft:
+    def _code(self, local: list[Tensor], progress: Progress) -> Draft:
         try:
-            deltas, payloads = self._books.prepare(self.state.params, local)
-            said = payloads if self._tamper is None else self._lie(self._tamper, local)
+            lie = None if self._tamper is None else self._lie(self._tamper, local)
+            deltas, payloads = self._books.prepare(self.state.params, _drain(local))
         except ValueError as error:
             raise RoundError(f"nothing to publish: {error}") from error
-        pieces = [self.codec.pack(payload) for payload in said]
+        sizes = [payload.num_params for payload in payloads]
+        pieces = [self.codec.pack(payload) for payload in lie or payloads]
         parts = tuple(
             FragmentPayload(index, hashlib.sha256(piece).digest(), len(piece))
             for index, piece in enumerate(pieces)
         )
-        return Draft(deltas, payloads, parts, b"".join(pieces), progress)
+        data = b"".join(pieces)
+        if lie is None:  # the books and the archive share these bytes
+            payloads = self._read(data, [part.payload_bytes for part in parts], sizes)
+        return Draft(deltas, payloads, parts, data, progress)
 
     def _lie(self, tamper: Tamper, local: Sequence[Tensor]) -> tuple[Payload, ...]:
         """What a hostile node publishes; its own books stay true, so that it goes on training."""
@@ -275,14 +284,21 @@ class Replica:
 
         Threads: a worker thread; takes a pass over the bytes.
         """
-        codec = codec_of(self.base_of(header).rules)
-        payloads, start = [], 0
         if len(header.fragments) != len(self.state.fragments):
             raise SchemaMismatch("contribution with other fragments than the architecture's")
-        for part, fragment in zip(header.fragments, self.state.fragments, strict=True):
-            piece = data[start : start + part.payload_bytes]
-            payloads.append(codec.unpack(piece, fragment.num_params))
-            start += part.payload_bytes
+        sizes = [fragment.num_params for fragment in self.state.fragments]
+        lengths = [part.payload_bytes for part in header.fragments]
+        return self._read(data, lengths, sizes, codec_of(self.base_of(header).rules))
+
+    def _read(
+        self, data: bytes, lengths: Sequence[int], sizes: Sequence[int], codec: Codec | None = None
+    ) -> tuple[Payload, ...]:
+        """The payloads of fragments whose wire forms follow one another; windows into `data`."""
+        codec = codec or self.codec
+        payloads, start, view = [], 0, memoryview(data)
+        for length, size in zip(lengths, sizes, strict=True):
+            payloads.append(codec.unpack(view[start : start + length], size))
+            start += length
         return tuple(payloads)
 
     async def move(self, new: OuterState) -> None:
@@ -294,7 +310,7 @@ class Replica:
 
         def shift() -> None:
             self._ready = None
-            self._trainer.shift(self._books.move(self.state, new, self._me))
+            self._books.move_each(self.state, new, self._me, self._trainer.shift_fragment)
             self._hold(new)
             self._books.use_codec(self.codec, contribution_momentum=new.rules.contribution_momentum)
             self.solo.end_commit()
@@ -340,3 +356,10 @@ class Replica:
     def _books(self) -> Ledger:
         assert self._ledger is not None, "adopt or restore comes first"
         return self._ledger
+
+
+def _drain(parts: list[Tensor]) -> Iterator[Tensor]:
+    """The parts in order, none of which is kept here once the next one is taken."""
+    parts.reverse()
+    while parts:
+        yield parts.pop()

@@ -146,6 +146,7 @@ class Trainer:
         self._position += 1
         if is_usable:
             self._optimizer.update(self.total.steps)
+        self._optimizer.zero_grad()  # their memory is for whoever comes between two steps
         tokens = self._count(value, targets.numel(), is_usable)
         return StepReport(value, tokens, self._clock.monotonic() - began, not is_usable)
 
@@ -164,6 +165,10 @@ class Trainer:
             ValueError: number or shapes differ from the model's; nothing was changed.
         """
         self.fragments.shift_all(deltas)
+
+    def shift_fragment(self, index: int, delta: Tensor) -> None:
+        """Add float32 [N] to the parameters of one fragment; ValueError if the shape differs."""
+        self.fragments.shift(index, delta)
 
     def load(self, flats: Sequence[Tensor]) -> None:
         """Replace the parameters by float32 [N] per fragment; the optimiser's state stays.

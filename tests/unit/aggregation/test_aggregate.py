@@ -72,7 +72,7 @@ def test_the_gram_matrix_is_that_of_the_decoded_rows(num_params: int):
 def test_the_gram_matrix_holds_at_both_ends_of_the_legal_scales():
     codes = torch.full((2, BLOCK), 7, dtype=torch.int8)
     for scale in (MIN_SCALE, MAX_SCALE):
-        payload = LowBit(codes, torch.full((2,), scale), 2 * BLOCK)
+        payload = LowBit.from_codes(codes, torch.full((2,), scale), 2 * BLOCK)
         assert float(gram([payload])[0, 0]) == 49.0 * 2 * BLOCK * scale * scale
 
 

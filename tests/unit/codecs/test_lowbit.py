@@ -38,7 +38,7 @@ def test_a_payload_comes_back_from_its_bytes_whole(count: int):
 
 def test_all_sixteen_nibbles_keep_their_place():
     codes = torch.tensor([[-7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 0]]).to(torch.int8)
-    payload = LowBit(codes, torch.tensor([2.0]), 16)
+    payload = LowBit.from_codes(codes, torch.tensor([2.0]), 16)
     data = pack(payload)
     assert data[0] == (-7 & 15) | (-6 & 15) << 4
     assert torch.equal(unpack(data, 16, 16).codes, codes)
@@ -52,7 +52,9 @@ def test_decoded_values_are_within_half_a_step_of_the_original():
 
 
 def test_decoding_gives_no_negative_zero_and_leaves_the_payload_alone():
-    payload = LowBit(torch.tensor([[0, -1, 1, 0]]).to(torch.int8), torch.tensor([0.5]), 3)
+    payload = LowBit.from_codes(
+        torch.tensor([[0, -1, 1, 0]]).to(torch.int8), torch.tensor([0.5]), 3
+    )
     decoded = payload.decode()
     assert decoded.tolist() == [0.0, -0.5, 0.5]
     assert not bool(torch.signbit(decoded[0]))
@@ -152,6 +154,26 @@ def test_a_payload_comes_back_from_its_tensors_whatever_the_block():
     for wrong in (49 - BLOCK, 80):
         with pytest.raises(ValueError, match="fit"):
             Int4(64).from_tensors(payload.to_tensors(), wrong)
+
+
+def test_codes_that_were_kept_one_a_byte_are_still_read():
+    payload = encode_int4(seeded(50), BLOCK)
+    before = {"codes": payload.codes, "scales": payload.scales}
+    assert pack(Int4(64).from_tensors(before, 50)) == pack(payload)
+    for codes in (payload.codes[:, :-1], payload.codes.float(), payload.codes.view(-1)):
+        with pytest.raises(ValueError, match="fit"):
+            Int4(64).from_tensors({**before, "codes": codes}, 50)
+
+
+def test_what_is_read_is_a_window_into_what_was_received():
+    data = pack(encode_int4(seeded(50), BLOCK))
+    assert np.shares_memory(unpack(data, 50, BLOCK).packed, np.frombuffer(data, dtype=np.uint8))
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_codes_of_some_blocks_are_those_of_the_whole(start: int):
+    payload = encode_int4(seeded(100), BLOCK)
+    assert torch.equal(payload.block_codes(start, 5), payload.codes[start:5])
 
 
 def test_payloads_are_frozen():

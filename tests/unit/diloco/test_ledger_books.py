@@ -239,7 +239,7 @@ def test_a_ledger_comes_back_exactly_and_goes_on_alike():
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("missing", ["residual.1", "publication.0.1.codes"])
+@pytest.mark.parametrize("missing", ["residual.1", "publication.0.1.packed"])
 def test_a_ledger_with_something_missing_is_refused(missing: str):
     ledger, state = Ledger(SIZES, CODEC), start()
     publish(ledger, state, trained(state, 1), 1)

@@ -61,7 +61,7 @@ def test_a_leaf_covers_name_size_and_every_piece():
     others = {
         make_leaf("par", 200_000, hashes),
         make_leaf("part", 200_001, hashes),
-        make_leaf("part", 200_000, hashes[:-1] + b"?"),
+        make_leaf("part", 200_000, hashes[:-1] + bytes([hashes[-1] ^ 1])),
         make_leaf("part", 200_000, hashes[32:64] + hashes[:32] + hashes[64:]),
     }
     assert len(others - {fragment.leaf}) == 4

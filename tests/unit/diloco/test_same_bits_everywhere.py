@@ -42,7 +42,7 @@ def lengthened(payload):
     scales[1::2] = 2.0**-64
     if isinstance(payload, Sparse):
         return Sparse(payload.positions, payload.codes, scales, payload.num_params, payload.layout)
-    return LowBit(payload.codes, scales, payload.num_params)
+    return LowBit(payload.packed, scales, payload.num_params)
 
 def encode(values, codec):
     if codec == "topk":
