@@ -26,6 +26,7 @@ from neuroswarm.aggregation.preparation import (
 from neuroswarm.aggregation.sorting import middle_rows
 from neuroswarm.codecs.payload import Payload
 from neuroswarm.config.legality import check_pair
+from neuroswarm.hardware import large_tensors
 
 __all__ = ["METHODS", "aggregate"]
 
@@ -157,6 +158,10 @@ def _effective_scales(payload: Payload, factor: float) -> Tensor:
     return scales.masked_fill_(scales < _SMALLEST_SCALE, 0.0).to(torch.float32)
 
 
+def _empty_like(payload: Payload) -> Tensor:
+    return large_tensors.empty(payload.num_blocks * payload.block).view(-1, payload.block)
+
+
 def _chunks(payloads: Sequence[Payload]) -> list[tuple[int, int]]:
     """Ranges of blocks that are worked on at once."""
     num_blocks, block = payloads[0].num_blocks, payloads[0].block
@@ -171,7 +176,7 @@ def _combine(payloads: Sequence[Payload], factors: list[float], votes: list[floa
         for payload, factor, vote in zip(payloads, factors, votes, strict=True)
         if vote > 0
     ]
-    result = torch.zeros(payloads[0].num_blocks, payloads[0].block, dtype=torch.float32)
+    result = _empty_like(payloads[0]).zero_()
     for start, stop in _chunks(payloads):
         target = result[start:stop]
         for payload, scales in used:
@@ -195,7 +200,7 @@ def _trim(
     scales = [_effective_scales(p, factor) for p, factor in zip(payloads, factors, strict=True)]
     mixed_rows = 1 if mixing is None else len(mixing[0])
     share = 1.0 / (mixed_rows * (len(groups) - 2 * trim))
-    result = torch.empty(payloads[0].num_blocks, payloads[0].block, dtype=torch.float32)
+    result = _empty_like(payloads[0])
     for start, stop in _chunks(payloads):
         rows = [
             # + 0.0 because a code times a scale of 0 may be -0, which minimum orders at random.

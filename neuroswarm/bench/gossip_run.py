@@ -225,7 +225,7 @@ class Equivocator:
         second = sign(Kind.CONTRIBUTION, story.encode(), self.liar.key)
         entry = archive.get(first.id)
         archive.add_header(second, story)
-        if entry is not None and entry.payload is not None:
+        if entry is not None and isinstance(entry.payload, bytes):
             archive.add_payload(second.id, entry.payload)
         push = encode_push([Parcel(second, 3)])
         self._told.add(push)

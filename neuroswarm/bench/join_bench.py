@@ -147,7 +147,10 @@ class Node:
                 "batch_size": 4, "context": 16, "eval_batches": 1, "weight_decay": 0.0,
                 "warmup_steps": 0,
             },
-            "resources": {"device": "cpu", "max_cpu_threads": 1, "available_memory_mb": 1024},
+            "resources": {
+                "device": "cpu", "max_cpu_threads": 1, "available_memory_mb": 1024,
+                "memory_to_disk": "on",
+            },
             "state_dir": str(self.folder / "state"),
         }  # fmt: skip
 

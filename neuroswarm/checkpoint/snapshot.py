@@ -13,13 +13,14 @@ from typing import Any
 from torch import Tensor
 
 from neuroswarm.diloco import applied
+from neuroswarm.diloco.publication import LateTensor
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import FragmentState, OuterState
 from neuroswarm.errors import CheckpointCorrupt, SchemaMismatch
 from neuroswarm.values import NodeId
 
-Part = tuple[Mapping[str, Tensor], Mapping[str, Any]]
-"""Named tensors, and what JSON can hold beside them."""
+Part = tuple[Mapping[str, Tensor | LateTensor], Mapping[str, Any]]
+"""Named tensors, some of which may be kept elsewhere, and what JSON can hold beside them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Snapshot:
     outer: OuterState
     local: tuple[Tensor, ...]
     ledger: Part
-    inner: Part
+    inner: tuple[Mapping[str, Tensor], Mapping[str, Any]]
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -86,9 +87,10 @@ def outer_from_parts(tensors: Mapping[str, Tensor], document: Mapping[str, Any])
     return state
 
 
-def inner_parts(snapshot: Snapshot) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def inner_parts(snapshot: Snapshot) -> tuple[dict[str, Tensor | LateTensor], dict[str, Any]]:
     """All but the outer state, which is named by its digest: tensors, not copies, and JSON."""
-    tensors = {f"local.{index}": flat for index, flat in enumerate(snapshot.local)}
+    tensors: dict[str, Tensor | LateTensor] = {}
+    tensors |= {f"local.{index}": flat for index, flat in enumerate(snapshot.local)}
     tensors |= {f"ledger.{name}": tensor for name, tensor in snapshot.ledger[0].items()}
     tensors |= {f"inner.{name}": tensor for name, tensor in snapshot.inner[0].items()}
     return tensors, {

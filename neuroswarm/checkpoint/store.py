@@ -114,6 +114,11 @@ class CheckpointStore:
         """Digests of the outer states on disk, oldest first."""
         return [file.digest for file in self._outers.files()]
 
+    def find_outer(self, digest: bytes) -> Path | None:
+        """The file of an outer state; CheckpointError if the folder cannot be listed."""
+        file = self._outers.find(digest)
+        return None if file is None else file.path
+
     def save_outer(self, state: OuterState, meta: Mapping[str, Any]) -> Path:
         """Write an outer state durably, once; it is the newest from now on.
 

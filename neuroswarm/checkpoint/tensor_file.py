@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,6 +20,8 @@ from torch import Tensor
 from neuroswarm.errors import CheckpointCorrupt
 
 PIECE_BYTES = 8 * 1024 * 1024
+MAX_HEADER_BYTES = 100_000_000
+"""The format's own bound."""
 
 _LENGTH_BYTES = 8
 _ALIGNMENT = 8
@@ -37,7 +41,35 @@ _DTYPES = {
 }
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> tuple[int, str]:
+class Loadable(Protocol):
+    """A tensor that is not in memory."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its elements."""
+        ...
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of the tensor."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        ...
+
+    @property
+    def load(self) -> Callable[[], Tensor]:
+        """Reads it."""
+        ...
+
+
+Named = Mapping[str, Tensor | Loadable]
+"""Tensors by name, some of which may be read only when it is their turn."""
+
+
+def write_tensors(path: Path, tensors: Named, note: str = "") -> tuple[int, str]:
     """Write a new file; whether it is on the disk then is for the caller to wait for.
 
     Args:
@@ -51,6 +83,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> 
     Raises:
         OSError: the disk does not take it; a part may be there.
         TypeError: a tensor of another dtype.
+        CheckpointError: one that is not in memory cannot be read.
 
     Threads: any; the tensors must not be written meanwhile. Cost: one pass, which hashes.
     """
@@ -100,10 +133,34 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _pieces(tensors: Mapping[str, Tensor], note: str) -> Iterable[bytes | memoryview]:
+def find_tensors(file: int) -> dict[str, tuple[int, int]]:
+    """Where the tensors of an open file begin and end, in bytes from its beginning.
+
+    Args:
+        file: Its descriptor.
+
+    Raises:
+        OSError: the file cannot be read.
+        CheckpointCorrupt: it is no file of this format.
+    """
+    try:
+        size = int.from_bytes(os.pread(file, _LENGTH_BYTES, 0), "little")
+        if size > MAX_HEADER_BYTES:
+            raise CheckpointCorrupt(f"header of {size} bytes (limit {MAX_HEADER_BYTES})")
+        header = json.loads(os.pread(file, size, _LENGTH_BYTES))
+        first = _LENGTH_BYTES + size
+        return {
+            name: (first + entry["data_offsets"][0], first + entry["data_offsets"][1])
+            for name, entry in header.items()
+            if name != "__metadata__"
+        }
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise CheckpointCorrupt(f"header: {type(error).__name__}: {error}") from error
+
+
+def _pieces(tensors: Named, note: str) -> Iterable[bytes | memoryview]:
     """The bytes of the file, in order."""
-    by_size = sorted(tensors.items(), key=lambda pair: -pair[1].element_size())  # aligned so
-    wholes = {name: tensor.detach().cpu().contiguous() for name, tensor in by_size}
+    wholes = dict(sorted(tensors.items(), key=lambda pair: -pair[1].dtype.itemsize))  # aligned so
     header: dict[str, object] = {"__metadata__": {_NOTE: note}}
     start = 0
     for name, whole in wholes.items():
@@ -119,7 +176,8 @@ def _pieces(tensors: Mapping[str, Tensor], note: str) -> Iterable[bytes | memory
     yield len(text).to_bytes(_LENGTH_BYTES, "little")
     yield text
     for whole in wholes.values():
-        raw = whole.reshape(-1).view(torch.uint8).numpy().data
+        loaded = whole if isinstance(whole, Tensor) else whole.load()
+        raw = loaded.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
         for first in range(0, len(raw), PIECE_BYTES):
             yield raw[first : first + PIECE_BYTES]
 

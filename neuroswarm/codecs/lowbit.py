@@ -18,6 +18,7 @@ from torch import Tensor
 
 from neuroswarm.codecs.payload import MAX_SCALE, MIN_SCALE, Buffer
 from neuroswarm.errors import NonFiniteValues, SchemaMismatch
+from neuroswarm.hardware import large_tensors
 
 MAX_CODE = 7
 MAX_BLOCK = 1024
@@ -92,7 +93,7 @@ class LowBit:
 
     def decode(self) -> Tensor:
         """The values: code times scale. float32, shape [N], no negative zero; a new tensor."""
-        values = torch.empty(self.num_blocks, self.block, dtype=torch.float32)
+        values = large_tensors.empty(self.num_blocks * self.block).view(-1, self.block)
         for start, stop in _steps(self.num_blocks, self.block):
             part = values[start:stop].copy_(self.block_codes(start, stop))
             part.mul_(self.scales[start:stop, None]).add_(0.0)
@@ -121,7 +122,8 @@ def encode_int4(values_N: Tensor, block: int) -> LowBit:
         raise ValueError(f"values: shape {tuple(values_N.shape)} (needs one dimension, not empty)")
     num_params = values_N.numel()
     num_blocks = count_blocks(num_params, block)
-    packed = np.empty((num_blocks, block // 2), dtype=np.uint8)
+    packed = large_tensors.empty(num_blocks * block // 2, torch.uint8).numpy()
+    packed = packed.reshape(num_blocks, block // 2)
     scales = torch.empty(num_blocks, dtype=torch.float32)
     for start, stop in _steps(num_blocks, block):
         blocks = _blocks(values_N, start, stop, block)

@@ -6,7 +6,7 @@ Refuses to know where values come from: files, environment and flags are merged 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -346,6 +346,10 @@ class ResourceConfig(Section):
     """Disk space for data and checkpoints, MB."""
     available_memory_mb: int | None = Field(default=None, ge=1)
     """Memory to use, MB. Unset: what the machine has free."""
+    memory_to_disk: Literal["auto", "on", "off"] = "auto"
+    """Keep in files what is rarely needed (former outer states, own publications, payloads of
+    finished rounds) instead of in memory; some 12 bytes a parameter and round are written. `auto`:
+    unless the bytes written a day are limited."""
 
 
 class RunConfig(Section):

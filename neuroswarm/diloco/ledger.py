@@ -21,21 +21,21 @@ Legend: N flattened parameters of a fragment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from neuroswarm.codecs.lowbit import KIND as INT4
 from neuroswarm.codecs.payload import Payload
-from neuroswarm.codecs.registry import Codec, payload_of
+from neuroswarm.codecs.registry import Codec
 from neuroswarm.diloco import applied
 from neuroswarm.diloco.carried import Carried
-from neuroswarm.diloco.publication import Publication
+from neuroswarm.diloco.publication import LateTensor, Publication, read_publication
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointCorrupt, ConfigError
+from neuroswarm.hardware import large_tensors
 from neuroswarm.values import NodeId
 
 MAX_PUBLICATIONS = 4
@@ -101,13 +101,20 @@ class Ledger:
         """The publications whose verdict may still change, oldest first."""
         return tuple(entry.publication for entry in self._entries)
 
+    def settled(self) -> list[Publication]:
+        """Those on which a state has said its verdict: they are needed if it changes only.
+
+        Any thread.
+        """
+        return [entry.publication for entry in self._entries if entry.is_judged]
+
     def is_agreed(self, contribution_id: bytes) -> bool:
         """Whether that remembered publication counts as agreed after the last move."""
         return any(e.is_agreed for e in self._entries if e.publication.id == contribution_id)
 
     @torch.no_grad()
     def prepare(
-        self, theta: Sequence[Tensor], local: Iterable[Tensor]
+        self, theta: Sequence[Tensor], local: Sequence[Tensor]
     ) -> tuple[tuple[Tensor, ...], tuple[Payload, ...]]:
         """The pseudo-gradient and its coded form, to be published; nothing is changed.
 
@@ -117,7 +124,7 @@ class Ledger:
 
         Args:
             theta: Outer parameters of each fragment, float32, shape [N]; not written.
-            local: Local parameters x, likewise; taken one after the other.
+            local: Local parameters x, likewise.
 
         Returns:
             d = theta - x and Q((1 - b)(d + e)) of each fragment.
@@ -129,16 +136,26 @@ class Ledger:
             worker before the aggregation). Differs: of pseudo-gradients, not gradients; the
             buffer is the residual of the coding (docs/decisions/005).
         """
-        deltas = []
+        deltas = tuple(outer - own for outer, own in zip(theta, local, strict=True))
+        return deltas, self.code(deltas)
+
+    @torch.no_grad()
+    def code(self, deltas: Sequence[Tensor]) -> tuple[Payload, ...]:
+        """The coded form of a pseudo-gradient, as in `prepare`; nothing is changed.
+
+        Args:
+            deltas: d of each fragment, float32, shape [N]; not written.
+
+        Raises:
+            ValueError: As `prepare`.
+        """
         payloads = []
-        for outer, own, left in zip(theta, local, self._residual, strict=True):
-            delta = outer - own
-            deltas.append(delta)
-            wanted = delta + left
+        for delta, left in zip(deltas, self._residual, strict=True):
+            wanted = torch.add(delta, left, out=large_tensors.empty(delta.numel()))
             if self._momentum > 0:
                 wanted *= 1.0 - self._momentum
             payloads.append(self._codec.encode(wanted))
-        return tuple(deltas), tuple(payloads)
+        return tuple(payloads)
 
     def remember(self, publication: Publication) -> None:
         """Enter a publication, before it is sent; beyond 4 the oldest becomes final.
@@ -269,8 +286,9 @@ class Ledger:
         carried = self._carried
         plan = None if carried is None else carried.plan(new)
         for k, (before, after) in enumerate(zip(old.fragments, new.fragments, strict=True)):
-            shift = after.params - before.params
-            residual = self._residual[k].clone()
+            shift = large_tensors.empty(sizes[k])
+            torch.sub(after.params, before.params, out=shift)
+            residual = large_tensors.copy(self._residual[k])
             for publication, sign in changes:
                 publication.book(k, sign, shift, residual)
                 if carried is not None:
@@ -302,15 +320,19 @@ class Ledger:
                 changes.append((publication, 1.0 if is_agreed else -1.0))
         return tuple(entries), changes
 
-    def to_tensors(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything, for a checkpoint: named tensors (not copies) and what JSON can hold."""
-        tensors = {f"residual.{k}": left for k, left in enumerate(self._residual)}
+    def to_tensors(self) -> tuple[dict[str, Tensor | LateTensor], dict[str, Any]]:
+        """Everything, for a checkpoint: named tensors, never written, and what JSON can hold.
+
+        A d that is kept elsewhere is named with how to come by it.
+        """
+        tensors: dict[str, Tensor | LateTensor] = {
+            f"residual.{k}": left for k, left in enumerate(self._residual)
+        }
         listed = []
         for i, entry in enumerate(self._entries):
             publication = entry.publication
-            pairs = zip(publication.deltas, publication.payloads, strict=True)
-            for k, (delta, payload) in enumerate(pairs):
-                tensors[f"publication.{i}.{k}.delta"] = delta
+            for k, payload in enumerate(publication.payloads):
+                tensors[f"publication.{i}.{k}.delta"] = publication.late_delta(k)
                 for name, tensor in payload.to_tensors().items():
                     tensors[f"publication.{i}.{k}.{name}"] = tensor
             listed.append(
@@ -327,7 +349,7 @@ class Ledger:
     @classmethod
     def from_tensors(
         cls,
-        tensors: Mapping[str, Tensor],
+        tensors: Mapping[str, Tensor | LateTensor],
         listed: Mapping[str, Any],
         codec: Codec,
         *,
@@ -345,12 +367,13 @@ class Ledger:
             CheckpointCorrupt: Something is missing or does not fit.
         """
         try:
-            residual = [tensors[f"residual.{k}"] for k in range(int(listed["num_fragments"]))]
+            loaded = {n: t if isinstance(t, Tensor) else t.load() for n, t in tensors.items()}
+            residual = [loaded[f"residual.{k}"] for k in range(int(listed["num_fragments"]))]
             sizes = [left.numel() for left in residual]
             ledger = cls(sizes, codec, contribution_momentum=contribution_momentum)
             ledger._residual = tuple(residual)
             for i, entry in enumerate(listed["publications"]):
-                publication = _read_publication(tensors, entry, i, len(residual))
+                publication = read_publication(loaded, entry, i, len(residual))
                 ledger.remember(publication)
                 verdict = _Entry(publication, bool(entry["is_agreed"]), bool(entry["is_judged"]))
                 ledger._entries = (*ledger._entries[:-1], verdict)
@@ -360,25 +383,3 @@ class Ledger:
 
     def _known_ids(self) -> set[bytes]:
         return {entry.publication.id for entry in self._entries}
-
-
-def _read_publication(
-    tensors: Mapping[str, Tensor], entry: Mapping[str, Any], index: int, num_fragments: int
-) -> Publication:
-    deltas = []
-    payloads = []
-    # Checkpoints of version 0.1.0 do not name the codec.
-    kinds = entry.get("codecs", [INT4] * num_fragments)
-    for k in range(num_fragments):
-        prefix = f"publication.{index}.{k}."
-        delta = tensors[prefix + "delta"]
-        named = {
-            name.removeprefix(prefix): tensor
-            for name, tensor in tensors.items()
-            if name.startswith(prefix)
-        }
-        deltas.append(delta)
-        payloads.append(payload_of(kinds[k], named, delta.numel()))
-    return Publication(
-        bytes.fromhex(entry["id"]), int(entry["round"]), tuple(deltas), tuple(payloads)
-    )

@@ -25,7 +25,8 @@ from neuroswarm.codecs.registry import codec_of
 from neuroswarm.diloco import applied
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.schedule import OuterHyperparameters, outer_hyperparameters
-from neuroswarm.diloco.state import FragmentState, OuterState, flush_small
+from neuroswarm.diloco.state import Fragment, FragmentState, OuterState, flush_small
+from neuroswarm.hardware import large_tensors
 from neuroswarm.values import NodeId
 
 FALLBACK_GROWTH = 4.0
@@ -127,9 +128,7 @@ def advance(state: OuterState, agreed: Sequence[AgreedContribution]) -> RoundOut
     return RoundOutcome(following, used, rejected, str(tolerance), tolerance.num_byzantine)
 
 
-def outer_step(
-    fragment: FragmentState, delta_N: Tensor, step: OuterHyperparameters
-) -> FragmentState:
+def outer_step(fragment: Fragment, delta_N: Tensor, step: OuterHyperparameters) -> FragmentState:
     """One Nesterov step of a fragment along an aggregated pseudo-gradient.
 
     m' = mu m + g; theta' = theta - lr (g + mu m'), each operation rounded by itself; magnitudes
@@ -146,8 +145,9 @@ def outer_step(
     mu = torch.tensor(step.momentum, dtype=torch.float32)
     lr = torch.tensor(step.lr, dtype=torch.float32)
     before, held = fragment.params, fragment.momentum
-    params, momentum = torch.empty_like(before), torch.empty_like(held)
-    for start in range(0, before.numel(), exact.CHUNK_VALUES):
+    size = before.numel()
+    params, momentum = large_tensors.empty(size), large_tensors.empty(size)
+    for start in range(0, size, exact.CHUNK_VALUES):
         part = slice(start, start + exact.CHUNK_VALUES)
         delta = delta_N[part]
         following = flush_small((held[part] * mu).add_(delta))

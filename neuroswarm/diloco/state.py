@@ -11,18 +11,63 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from neuroswarm.codecs.payload import Buffer
 from neuroswarm.diloco import applied as applied_table
 from neuroswarm.diloco.applied import Applied
-from neuroswarm.diloco.pieces import hash_pieces, make_leaf
+from neuroswarm.diloco.pieces import cut, hash_pieces, make_leaf
 from neuroswarm.diloco.rules import Rules
+from neuroswarm.hardware import large_tensors
 
 SMALLEST = 2.0**-100
 """Magnitudes below this are 0 in parameters and momentum. Far above the subnormal numbers, so
 that no bit of a state depends on the denormal mode of the thread that computed it."""
+
+
+class Fragment(Protocol):
+    """Outer parameters and momentum of one fragment, in memory or to be read from elsewhere.
+
+    Raises:
+        CheckpointError: What is kept elsewhere is not to be had, or is not what it was.
+    """
+
+    @property
+    def name(self) -> str:
+        """Stable name in the architecture."""
+        ...
+
+    @property
+    def num_params(self) -> int:
+        """N."""
+        ...
+
+    @property
+    def params(self) -> Tensor:
+        """float32, shape [N], contiguous, on the CPU; never written."""
+        ...
+
+    @property
+    def momentum(self) -> Tensor:
+        """As `params`."""
+        ...
+
+    @property
+    def piece_hashes(self) -> bytes:
+        """SHA-256 of each of its pieces, 32 bytes each."""
+        ...
+
+    @property
+    def leaf(self) -> bytes:
+        """Its leaf in the digest, 32 bytes."""
+        ...
+
+    def read(self, start: int, end: int) -> Sequence[Buffer]:
+        """Bytes [start, end) of its parameters followed by its momentum, in order."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +114,17 @@ class FragmentState:
         """Its leaf in the digest, 32 bytes. Cost: that of `piece_hashes`."""
         return fragment_leaf(self)
 
+    def read(self, start: int, end: int) -> Sequence[Buffer]:
+        """Bytes [start, end) of its parameters followed by its momentum; not copied."""
+        return cut(self.params, self.momentum, start, end)
+
 
 @dataclass(frozen=True, eq=False)
 class OuterState:
     """What every honest peer holds alike after `round` rounds."""
 
     round: int
-    fragments: tuple[FragmentState, ...]
+    fragments: tuple[Fragment, ...]
     applied: Applied
     rules: Rules
     architecture: bytes
@@ -87,6 +136,26 @@ class OuterState:
         return state_digest(
             self.round, leaves, self.rules.to_bytes(), self.architecture, self.applied
         )
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether all its values are."""
+        return all(isinstance(fragment, FragmentState) for fragment in self.fragments)
+
+    def put_away(self, fragments: tuple[Fragment, ...]) -> None:
+        """Go on with the same values elsewhere, so that the memory of these is free.
+
+        Whoever reads the state meanwhile reads the same bits before and after.
+
+        Args:
+            fragments: With the same leaves.
+
+        Raises:
+            ValueError: They have others.
+        """
+        if [fragment.leaf for fragment in fragments] != [part.leaf for part in self.fragments]:
+            raise ValueError(f"other values than those of the state of round {self.round}")
+        object.__setattr__(self, "fragments", fragments)
 
     @property
     def params(self) -> tuple[Tensor, ...]:
@@ -114,7 +183,7 @@ def genesis(rules: Rules, architecture: bytes, named: Iterable[tuple[str, Tensor
     for name, values in named:
         if not bool(torch.isfinite(values).all()):
             raise ValueError(f"fragment {name}: initial parameters are not finite")
-        params = flush_small(values.detach().clone(memory_format=torch.contiguous_format))
+        params = flush_small(large_tensors.copy(values))
         fragments.append(FragmentState(name, params, torch.zeros_like(params)))
     return OuterState(0, tuple(fragments), {}, rules, architecture)
 

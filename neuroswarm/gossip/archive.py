@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from neuroswarm.values import NodeId
 from neuroswarm.wire.messages import Contribution
@@ -17,13 +18,23 @@ MAX_ENTRIES = 16384
 MAX_AMENDMENTS = 64
 
 
+class PutAway(Protocol):
+    """A payload that is kept elsewhere than in memory."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, start: int, end: int) -> bytes:
+        """Bytes [start, end); blocks; CheckpointError if they are not to be had."""
+        ...
+
+
 @dataclass(slots=True)
 class Entry:
     """One contribution."""
 
     signed: Signed
     header: Contribution
-    payload: bytes | None = None
+    payload: bytes | PutAway | None = None
     """Coded bytes of all fragments in order, checked against the header's hashes."""
     given_to: set[NodeId] = field(default_factory=set)
     """Members who have pulled it from here to its end."""
@@ -43,7 +54,7 @@ class Archive:
         """The contribution with that id, if it is remembered."""
         return self._entries.get(contribution)
 
-    def payload(self, contribution: bytes) -> bytes | None:
+    def payload(self, contribution: bytes) -> bytes | PutAway | None:
         """Its payload, if it is held whole and may be given out."""
         entry = self._entries.get(contribution)
         return None if entry is None or contribution in self._withheld else entry.payload
@@ -104,6 +115,21 @@ class Archive:
             if oldest == contribution:
                 return  # a single round may exceed the bound: it is needed to commit
             self._drop(oldest)
+
+    def in_memory_before(self, round_: int) -> dict[bytes, bytes]:
+        """Payloads in memory of rounds before `round_`, by contribution."""
+        return {
+            contribution: entry.payload
+            for contribution, entry in self._entries.items()
+            if entry.header.round < round_ and isinstance(entry.payload, bytes)
+        }
+
+    def put_away(self, contribution: bytes, payload: PutAway | None) -> None:
+        """Keep a payload elsewhere from now on, or give it up; the header stays."""
+        entry = self._entries.get(contribution)
+        if entry is not None:
+            self._bytes += len(payload or b"") - len(entry.payload or b"")
+            entry.payload = payload
 
     def forget_before(self, round_: int) -> None:
         """Drop contributions of rounds before `round_`."""

@@ -5,12 +5,13 @@ Knows nothing of pushing; answers only from what this node holds.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from neuroswarm.errors import MessageTooLarge, ProtocolViolation
-from neuroswarm.gossip.archive import Archive
+from neuroswarm.errors import CheckpointError, MessageTooLarge, ProtocolViolation
+from neuroswarm.gossip.archive import Archive, PutAway
 from neuroswarm.rounds.history import FinishedRound, History
 from neuroswarm.transport import Rpc
 from neuroswarm.v1 import envelope_pb2, gossip_pb2
@@ -70,7 +71,7 @@ class RoundsServer:
         if payload is None:
             raise ProtocolViolation("payload not held here")
         for start in range(request.offset, len(payload), limits.MAX_CHUNK_BYTES):
-            piece = payload[start : start + limits.MAX_CHUNK_BYTES]
+            piece = await _cut(payload, start, start + limits.MAX_CHUNK_BYTES)
             yield envelope_pb2.Chunk(data=piece).SerializeToString()
         entry = self._records.archive.get(request.contribution)
         if entry is not None:
@@ -116,3 +117,12 @@ class RoundsServer:
                     )
                 )
         return reply.SerializeToString()
+
+
+async def _cut(payload: bytes | PutAway, start: int, end: int) -> bytes:
+    if isinstance(payload, bytes):
+        return payload[start:end]
+    try:
+        return await asyncio.to_thread(payload.read, start, end)
+    except CheckpointError as error:
+        raise ProtocolViolation(f"payload not held here any more: {error}") from error

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from neuroswarm.hardware import large_tensors
+
 
 @torch.no_grad()
 def copy_together(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -40,11 +42,9 @@ def copy_together(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
 @torch.no_grad()
 def concatenate(tensors: Sequence[Tensor]) -> Tensor:
     """All elements one after the other: shape [N], CPU, always a copy; one dtype, any devices."""
-    if len(tensors) == 1:
-        return tensors[0].detach().reshape(-1).to("cpu", copy=True)
+    flat = large_tensors.empty(sum(tensor.numel() for tensor in tensors), tensors[0].dtype)
     if all(tensor.device.type == "cpu" for tensor in tensors):
-        return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-    flat = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype)
+        return torch.cat([tensor.detach().reshape(-1) for tensor in tensors], out=flat)
     start = 0
     for tensor in tensors:
         flat[start : start + tensor.numel()].copy_(tensor.detach().reshape(-1))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from neuroswarm.hardware import large_tensors
 from neuroswarm.models.flat_copy import concatenate
 
 ROOT = "(root)"
@@ -97,7 +98,7 @@ class Fragments:
         fragment = self._fragments[index]
         if all(parameter.dtype == torch.float32 for _, parameter in fragment.parameters):
             return concatenate([parameter for _, parameter in fragment.parameters])
-        flat = torch.empty(fragment.num_params, dtype=torch.float32)
+        flat = large_tensors.empty(fragment.num_params)
         for parameter, part in _slices(fragment, flat):
             part.copy_(parameter)
         return flat

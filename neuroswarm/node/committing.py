@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from neuroswarm.diloco.amending import amend
 from neuroswarm.diloco.outer import RoundOutcome, advance
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import PeerError
+from neuroswarm.errors import CheckpointError, PeerError
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.holdings import AgreedSet, Holdings
 from neuroswarm.node.inquiry import Download, Verdict
@@ -84,7 +84,12 @@ class Committer:
         except PeerError as error:
             logger.info("round %d of %s not to be had: %s", base.round, verdict.source, error)
             return None
-        outcome = await run_beside(self._advance, base, agreed)
+        try:
+            outcome = await run_beside(self._advance, base, agreed)
+        except CheckpointError as error:  # the base is kept on the disk
+            logger.warning("round %d cannot be replayed here: %s", base.round, error)
+            self._replica.forget(base)
+            return None
         digest = await run_beside(lambda: outcome.state.digest)
         if digest != result.next_digest:
             logger.warning(

@@ -43,6 +43,7 @@ from neuroswarm.node.recorder import Recorder, Sinks
 from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
 from neuroswarm.node.restoring import restore_history, take_up
+from neuroswarm.node.shelving import Shelving
 from neuroswarm.node.solo import Solo
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.node.vigil import Vigil, longest_pause_s
@@ -323,6 +324,7 @@ class NodeCore(Service):
             home, replica, recorder, reporter, cfg=config.checkpoint, clock=self._around.clock
         )
         recorder.note_state = checkpointer.note_outer
+        recorder.put_away = Shelving(home.shelf, replica, rounds.intake).put_away
         save_before_leaving(membership.peers, cohort.swarm_id, checkpointer)
         watch_traffic(meter, carriers, membership, web, clock=clock)
         meter.on_change = Absence(

@@ -24,6 +24,7 @@ from neuroswarm.errors import (
     ProtocolViolation,
     SchemaMismatch,
 )
+from neuroswarm.gossip.archive import Entry
 from neuroswarm.gossip.asking import Asker, is_payload_of
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.intake import RETAINED_ROUNDS, Intake
@@ -116,7 +117,7 @@ class Holdings:
         held = [
             (e.signed, e.payload)
             for e in entries
-            if e.payload is not None and e.signed.signer != self._crowd.me
+            if isinstance(e.payload, bytes) and e.signed.signer != self._crowd.me
         ]
         if self._log is None or not held:
             return
@@ -266,7 +267,7 @@ class Holdings:
         entry = archive.get(contribution)
         if entry is None:
             raise PeerUnreachable(f"contribution {short(contribution)} is not known any more")
-        payload, started_at = entry.payload, self._clock.monotonic()
+        payload, started_at = await self._take(contribution, entry), self._clock.monotonic()
         if payload is None:
             sources = self._crowd.sources(entry.signed.signer, *holders)
             sources = sources[: 1 + len(holders)] if is_quick else sources
@@ -275,6 +276,21 @@ class Holdings:
             archive.add_payload(contribution, payload)
         self._took_s.append(self._clock.monotonic() - started_at)
         self._decoded[contribution] = await run_beside(self._replica.unpack, entry.header, payload)
+
+    async def _take(self, contribution: bytes, entry: Entry) -> bytes | None:
+        """A payload that is held, into memory; one that is lost is held no more."""
+        payload = entry.payload
+        if payload is None or isinstance(payload, bytes):
+            return payload
+        try:
+            data = await asyncio.to_thread(payload.read, 0, len(payload))
+        except CheckpointError as error:
+            logger.warning("payload %s is lost: %s", short(contribution), error)
+        else:
+            if is_payload_of(entry.header, data):
+                return data
+        self._intake.archive.put_away(contribution, None)
+        return None
 
 
 def _about(header: Contribution) -> tuple[int, bytes]:

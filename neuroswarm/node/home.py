@@ -15,6 +15,7 @@ from neuroswarm.checkpoint.event_log import EventLog
 from neuroswarm.checkpoint.held import HeldLog
 from neuroswarm.checkpoint.left_behind import LeftBehind
 from neuroswarm.checkpoint.said import SaidLog
+from neuroswarm.checkpoint.shelf import Shelf
 from neuroswarm.checkpoint.small_file import SmallFile
 from neuroswarm.checkpoint.state_folder import (
     StateFolder,
@@ -52,6 +53,8 @@ class Home:
     """Bytes of checkpoints that may be written a day; None without a limit."""
     said: SaidLog
     held: HeldLog
+    shelf: Shelf
+    """What is rarely needed, instead of in memory."""
     traffic: SmallFile
     """Bytes moved today and this month."""
 
@@ -64,7 +67,8 @@ class Home:
     def bytes_written(self) -> int:
         """Bytes written to the disk since the start: checkpoints, statements, events."""
         parts = (
-            self.store, self.left_behind, self.events, self.said, self.held, self.traffic
+            self.store, self.left_behind, self.events, self.said, self.held, self.shelf,
+            self.traffic,
         )  # fmt: skip
         return sum(part.bytes_written for part in parts)
 
@@ -113,6 +117,13 @@ def open_home(config: SwarmNodeConfig, *, clock: Clock) -> Home:
         left_behind = LeftBehind(folder.path / "left-behind", MAX_LEFT_BEHIND)
         events = EventLog(folder.path / "events.jsonl", clock=clock)
         daily_bytes = _choose_daily_bytes(config.checkpoint.daily_write_mb, checkpoints)
+        is_asked_for = config.resources.memory_to_disk
+        shelf = Shelf(
+            folder.path,
+            store,
+            may_write=is_asked_for == "on" or (is_asked_for == "auto" and daily_bytes is None),
+            clock=clock,
+        )
         home = Home(
             folder,
             key,
@@ -122,6 +133,7 @@ def open_home(config: SwarmNodeConfig, *, clock: Clock) -> Home:
             daily_bytes,
             SaidLog(folder.said_path),
             HeldLog(folder.held_path),
+            shelf,
             SmallFile(folder.path / "traffic.json", MAX_TRAFFIC_BYTES),
         )
         undo.pop_all()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,6 @@ from neuroswarm.clock import Clock
 from neuroswarm.diloco.amending import describe_changes
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointError
-from neuroswarm.hardware.allocator import give_back_memory
 from neuroswarm.node.committing import Commit
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.statistics import Statistics, count_foreign
@@ -79,6 +78,8 @@ class Recorder(Service):
         self._clock = clock
         self.note_state: Callable[[OuterState], None] = _ignore
         """Hears of every outer state that the node stands on; has it written."""
+        self.put_away: Callable[[], Awaitable[None]] = _keep
+        """Moves what a finished round has left from the memory to the disk."""
         self._waiting: asyncio.Queue[_Work] = asyncio.Queue()
         self.progressed = asyncio.Event()
         """Set after every commit and every evaluation; whoever waits for it clears it."""
@@ -137,8 +138,10 @@ class Recorder(Service):
 
     async def _work(self) -> None:
         while True:
-            await self._finish(await self._waiting.get())
-            await asyncio.to_thread(give_back_memory)  # a round has ended
+            work = await self._waiting.get()
+            await self.put_away()
+            await self._finish(work)
+            del work  # its states are large
             self._waiting.task_done()
             self.progressed.set()
 
@@ -183,6 +186,10 @@ class Recorder(Service):
 
 
 def _ignore(_state: OuterState) -> None:
+    pass
+
+
+async def _keep() -> None:
     pass
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from neuroswarm.checkpoint.snapshot import Snapshot
@@ -128,6 +129,19 @@ class Replica:
         """A retained state by its digest."""
         return next((state for state in self._states if state.digest == digest), None)
 
+    @property
+    def former_states(self) -> tuple[OuterState, ...]:
+        """The states held besides the one that it stands on, newest first."""
+        return self._states[1:]
+
+    def forget(self, state: OuterState) -> None:
+        """Hold a former state no more. Not while the replica moves."""
+        self._states = tuple(s for s in self._states if s is self.state or s is not state)
+
+    def settled_publications(self) -> list[Publication]:
+        """Own publications that are needed only if what became of them changes."""
+        return [] if self._ledger is None else self._ledger.settled()
+
     def base_of(self, header: Contribution) -> OuterState:
         """The retained state that a contribution is based on; the one held if there is none."""
         return self.find_state(header.base_digest) or self.state
@@ -222,8 +236,8 @@ class Replica:
         else:
             self._published_ahead = ready[1]
             self._compute.queue(self._note_published_ahead)
-        local, progress = list(ready[0]), ready[1]
-        del ready  # each part goes once it is coded
+        local, progress = ready
+        del ready
         try:
             return await run_beside(self._code, local, progress)
         finally:
@@ -233,10 +247,14 @@ class Replica:
         published, self._published_ahead = self._published_ahead, Progress()
         self._trainer.mark_published(published)
 
-    def _code(self, local: list[Tensor], progress: Progress) -> Draft:
+    @torch.no_grad()
+    def _code(self, local: Sequence[Tensor], progress: Progress) -> Draft:
+        """Code the pseudo-gradient, which takes the place of the local parameters."""
         try:
             lie = None if self._tamper is None else self._lie(self._tamper, local)
-            deltas, payloads = self._books.prepare(self.state.params, _drain(local))
+            for outer, own in zip(self.state.params, local, strict=True):
+                torch.sub(outer, own, out=own)
+            payloads = self._books.code(local)
         except ValueError as error:
             raise RoundError(f"nothing to publish: {error}") from error
         sizes = [payload.num_params for payload in payloads]
@@ -248,7 +266,7 @@ class Replica:
         data = b"".join(pieces)
         if lie is None:  # the books and the archive share these bytes
             payloads = self._read(data, [part.payload_bytes for part in parts], sizes)
-        return Draft(deltas, payloads, parts, data, progress)
+        return Draft(tuple(local), payloads, parts, data, progress)
 
     def _lie(self, tamper: Tamper, local: Sequence[Tensor]) -> tuple[Payload, ...]:
         """What a hostile node publishes; its own books stay true, so that it goes on training."""
@@ -356,10 +374,3 @@ class Replica:
     def _books(self) -> Ledger:
         assert self._ledger is not None, "adopt or restore comes first"
         return self._ledger
-
-
-def _drain(parts: list[Tensor]) -> Iterator[Tensor]:
-    """The parts in order, none of which is kept here once the next one is taken."""
-    parts.reverse()
-    while parts:
-        yield parts.pop()

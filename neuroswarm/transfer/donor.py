@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from neuroswarm.clock import Clock
 from neuroswarm.config import RoundConfig
-from neuroswarm.diloco.pieces import Layout, cut
+from neuroswarm.diloco.pieces import Layout
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import SchemaMismatch
+from neuroswarm.errors import CheckpointError, SchemaMismatch
 from neuroswarm.service import Service
 from neuroswarm.transfer.state_manifest import encode_manifest
 from neuroswarm.transfer.upload_bounds import PIN_S, Pace, Pins, Places
@@ -117,7 +117,12 @@ class StateDonor(Service):
                 yield _refuse(state_pb2.REFUSAL_BUSY)
                 return
             self._pin(caller, state)
-            messages = await asyncio.to_thread(_cut, state, request.piece, request.offset)
+            try:
+                messages = await asyncio.to_thread(_cut, state, request.piece, request.offset)
+            except CheckpointError as error:
+                logger.warning("state %s cannot be given: %s", short(state.digest), error)
+                yield _refuse(state_pb2.REFUSAL_GONE)
+                return
             for message in messages:
                 if not self._may_give(message):
                     yield _refuse(state_pb2.REFUSAL_BUSY)
@@ -173,8 +178,6 @@ def _cut(state: OuterState, piece: int, offset: int) -> list[bytes]:
     starts = range(span.start + offset, span.end, limits.MAX_PIECE_CHUNK_BYTES)
     ends = (min(start + limits.MAX_PIECE_CHUNK_BYTES, span.end) for start in starts)
     return [
-        state_pb2.PieceChunk(
-            data=b"".join(cut(fragment.params, fragment.momentum, start, end))
-        ).SerializeToString()
+        state_pb2.PieceChunk(data=b"".join(fragment.read(start, end))).SerializeToString()
         for start, end in zip(starts, ends, strict=True)
     ]

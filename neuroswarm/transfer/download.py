@@ -102,7 +102,7 @@ class StateDownloader:
         try:
             async with lock:
                 known = None if self._latest is None else self._latest()
-                if known is not None and known.digest == digest:
+                if known is not None and known.digest == digest and known.is_in_memory:
                     return known
                 state = await self._fetch(digest, candidates, is_outdone)
                 self._latest = weakref.ref(state)

@@ -21,6 +21,7 @@ import torch
 from neuroswarm.diloco.pieces import Span, cut
 from neuroswarm.diloco.state import FragmentState, OuterState
 from neuroswarm.errors import ProtocolViolation
+from neuroswarm.hardware import large_tensors
 from neuroswarm.transfer.state_manifest import StateManifest
 from neuroswarm.values import HASH_BYTES
 
@@ -40,8 +41,8 @@ class IncomingState:
         """Start with nothing, or with what the file at `path` holds; None: without a file."""
         self.manifest = manifest
         sizes = [num_params for _, num_params in manifest.shape]
-        self._params = [torch.empty(size) for size in sizes]
-        self._momentum = [torch.empty(size) for size in sizes]
+        self._params = [large_tensors.empty(size) for size in sizes]
+        self._momentum = [large_tensors.empty(size) for size in sizes]
         self._path = path
         self._file: int | None = None
         self._lock = threading.Lock()
