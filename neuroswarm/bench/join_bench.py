@@ -32,6 +32,9 @@ WARM_UP_ROUNDS = 2
 """Rounds of all donors together before the joiner starts."""
 
 START_S = 120.0
+BASE_MB = 450
+BYTES_PER_PARAM = 48
+"""Of a node that trains, at the peak, as `neuroswarm bench memory` measures it."""
 KILL_AT_PERCENT = 40.0
 REPORT_VERSION = 1
 MB = 1024 * 1024
@@ -50,6 +53,9 @@ class Case:
     kills_donor: bool = False
     inner_steps: int = 8
     is_transfer_only: bool = False
+    has_checkpoints: bool = False
+    """Whether its nodes write them; else their disks are left alone."""
+    max_retained_states: int = 2
 
     @property
     def needed_mb(self) -> int:
@@ -57,7 +63,7 @@ class Case:
         millions = self.num_params / 1e6
         if self.is_transfer_only:
             return int(500 + 20 * millions)
-        return int((NUM_DONORS + 1) * (500 + 140 * millions))
+        return int((NUM_DONORS + 1) * (BASE_MB + BYTES_PER_PARAM * millions))
 
     @property
     def physical_s(self) -> float:
@@ -83,7 +89,8 @@ class Node:
         folder.mkdir()
         self.folder = folder
         self.ports = [_free_port(), _free_port(), _free_port()]
-        self._environment = environment
+        # As the command line has it for a node (`cli.allocator`).
+        self._environment = {"MALLOC_ARENA_MAX": "2", **environment}
 
     @property
     def url(self) -> str:
@@ -131,6 +138,7 @@ class Node:
 
     def _config(self, case: Case, trackers: Sequence[str]) -> dict[str, Any]:
         http, grpc, heartbeat = self.ports
+        written = {} if case.has_checkpoints else {"daily_write_mb": 1}
         steps = {f"inner_steps{end}": case.inner_steps for end in ("", "_min", "_max")}
         return {
             "network": {
@@ -140,9 +148,10 @@ class Node:
             "heartbeat": {"interval_s": 1.0, "port": heartbeat},
             "diloco": {**steps, "auto_scale": False},
             "rounds": {
-                "max_retained_states": 2, "pull_timeout_s": 600.0, "genesis_wait_s": START_S,
+                "max_retained_states": case.max_retained_states, "pull_timeout_s": 600.0,
+                "genesis_wait_s": START_S,
             },
-            "checkpoint": {"interval_s": 36_000.0, "max_checkpoints": 1, "daily_write_mb": 1},
+            "checkpoint": {"interval_s": 36_000.0, "max_checkpoints": 1, **written},
             "training": {
                 "batch_size": 4, "context": 16, "eval_batches": 1, "weight_decay": 0.0,
                 "warmup_steps": 0,

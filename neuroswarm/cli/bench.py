@@ -12,6 +12,7 @@ import typer
 
 from neuroswarm.cli.bench_checkpoint import checkpoint
 from neuroswarm.cli.bench_join import join
+from neuroswarm.cli.bench_memory import memory
 from neuroswarm.cli.reports import JsonPath, conclude, require_file, write_report
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Measure on this machine what the swarm promises.")
 app.command()(join)
 app.command()(checkpoint)
+app.command()(memory)
 
 
 Quick = Annotated[

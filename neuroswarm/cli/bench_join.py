@@ -29,8 +29,8 @@ def join(
     the state's transfer over what the link allows, the bytes fetched over the state's, the time
     until it takes part, and the rounds of the others.
 
-    100M parameters need 60 GB of memory for the four processes; with less, only their transfer
-    is measured. All cases take half an hour.
+    100M parameters need 21 GB of memory for the four processes, and 20 GB of disk; with less,
+    only their transfer is measured. All cases take half an hour.
 
     Ends with 70 if what was promised does not hold.
 

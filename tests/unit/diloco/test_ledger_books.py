@@ -12,7 +12,7 @@ from neuroswarm.diloco.applied import WINDOW_ROUNDS
 from neuroswarm.diloco.ledger import Ledger
 from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import CheckpointCorrupt
+from neuroswarm.errors import CheckpointCorrupt, CheckpointError
 
 CODEC = Int4(BLOCK)
 ME = node(1)
@@ -328,3 +328,31 @@ def test_ledgers_with_codecs_that_do_not_fit_are_corrupt(kinds: list[str]):
     listed["publications"][0]["codecs"] = kinds
     with pytest.raises(CheckpointCorrupt):
         Ledger.from_tensors(tensors, listed, CODEC)
+
+
+class Lost(list[torch.Tensor]):
+    """What was put away, and is not to be had any more."""
+
+    def __getitem__(self, index: object) -> torch.Tensor:
+        raise CheckpointError(f"fragment {index} is gone")
+
+
+@pytest.mark.parametrize("when", ["before the verdict", "after it"])
+def test_the_books_are_true_though_what_was_put_away_is_lost(when: str):
+    ledger, old = Ledger(SIZES, CODEC), start()
+    local = trained(old, 1)
+    progress = [theta - x for theta, x in zip(old.params, local, strict=True)]
+    publication = publish(ledger, old, local, 1)
+    agreed = following(old, publication)
+    if when == "before the verdict":
+        publication.put_away(Lost())
+    there = ledger.move(old, agreed, ME)
+    publication.put_away(Lost())
+    for k in range(len(SIZES)):  # progress = agreed c + (theta - x) + e
+        c = publication.payloads[k].decode()
+        left = agreed.params[k] - (local[k] + there[k])
+        assert torch.allclose(c + left + ledger.residual[k], progress[k], atol=1e-5)
+    back = ledger.move(agreed, replace(following(old), fragments=old.fragments), ME)
+    for k in range(len(SIZES)):
+        left = old.params[k] - (local[k] + there[k] + back[k])
+        assert torch.allclose(left + ledger.residual[k], progress[k], atol=1e-5)

@@ -83,3 +83,41 @@ def test_a_withheld_payload_is_given_to_nobody_before_it_is_revealed():
     assert archive.payload(other) == b"other"
     archive.reveal()
     assert archive.payload(own) == b"own"
+
+
+class Elsewhere:
+    """A payload that is not in memory."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+
+    def __len__(self) -> int:
+        return len(self._payload)
+
+    def read(self, start: int, end: int) -> bytes:
+        return self._payload[start:end]
+
+
+def test_payloads_of_finished_rounds_may_be_kept_elsewhere():
+    archive = Archive(1000)
+    old, new = add(archive, 0, b"old payload"), add(archive, 1, b"new payload", "ben")
+    assert archive.in_memory_before(1) == {old: b"old payload"}
+    archive.put_away(old, Elsewhere(b"old payload"))
+    archive.put_away(b"?" * 32, Elsewhere(b"of nobody"))
+    assert archive.in_memory_before(2) == {new: b"new payload"}
+    payload = archive.payload(old)
+    assert payload is not None
+    assert not isinstance(payload, bytes)
+    assert payload.read(4, 8) == b"payl"
+    assert archive.is_whole(old)
+
+
+def test_a_payload_that_is_given_up_makes_room():
+    archive = Archive(30)
+    old = add(archive, 0, bytes(20))
+    archive.put_away(old, None)
+    assert not archive.is_whole(old)
+    assert archive.get(old) is not None, "the header stays"
+    other = add(archive, 1, bytes(20), "ben")
+    assert archive.get(old) is not None
+    assert archive.is_whole(other)
