@@ -23,6 +23,10 @@ Part = tuple[Mapping[str, Tensor | LateTensor], Mapping[str, Any]]
 """Named tensors, some of which may be kept elsewhere, and what JSON can hold beside them."""
 
 
+Inner = tuple[Mapping[str, Tensor], Mapping[str, Any]]
+"""As `Part`, all of it in memory."""
+
+
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """A node between two inner steps; nothing in it is written later.
@@ -38,7 +42,7 @@ class Snapshot:
     outer: OuterState
     local: tuple[Tensor, ...]
     ledger: Part
-    inner: tuple[Mapping[str, Tensor], Mapping[str, Any]]
+    inner: Inner
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     @property

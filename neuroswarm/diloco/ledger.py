@@ -38,6 +38,9 @@ from neuroswarm.errors import CheckpointCorrupt, ConfigError
 from neuroswarm.hardware import large_tensors
 from neuroswarm.values import NodeId
 
+Written = tuple[dict[str, Tensor | LateTensor], dict[str, Any]]
+"""Books for a checkpoint: named tensors, and what JSON can hold."""
+
 MAX_PUBLICATIONS = 4
 """Publications whose verdict may still change; the verdict on older ones is final."""
 
@@ -320,31 +323,17 @@ class Ledger:
                 changes.append((publication, 1.0 if is_agreed else -1.0))
         return tuple(entries), changes
 
-    def to_tensors(self) -> tuple[dict[str, Tensor | LateTensor], dict[str, Any]]:
+    def to_tensors(self) -> Written:
         """Everything, for a checkpoint: named tensors, never written, and what JSON can hold.
 
         A d that is kept elsewhere is named with how to come by it.
         """
-        tensors: dict[str, Tensor | LateTensor] = {
-            f"residual.{k}": left for k, left in enumerate(self._residual)
-        }
-        listed = []
-        for i, entry in enumerate(self._entries):
-            publication = entry.publication
-            for k, payload in enumerate(publication.payloads):
-                tensors[f"publication.{i}.{k}.delta"] = publication.late_delta(k)
-                for name, tensor in payload.to_tensors().items():
-                    tensors[f"publication.{i}.{k}.{name}"] = tensor
-            listed.append(
-                {
-                    "id": publication.id.hex(),
-                    "round": publication.round,
-                    "is_agreed": entry.is_agreed,
-                    "is_judged": entry.is_judged,
-                    "codecs": [payload.kind for payload in publication.payloads],
-                }
-            )
-        return tensors, {"num_fragments": len(self._residual), "publications": listed}
+        return self.freeze()()
+
+    def freeze(self) -> Callable[[], Written]:
+        """What `to_tensors` would return now, to be asked for later and in any thread."""
+        residual, entries = self._residual, self._entries
+        return lambda: _write(residual, entries)
 
     @classmethod
     def from_tensors(
@@ -383,3 +372,24 @@ class Ledger:
 
     def _known_ids(self) -> set[bytes]:
         return {entry.publication.id for entry in self._entries}
+
+
+def _write(residual: Sequence[Tensor], entries: Sequence[_Entry]) -> Written:
+    tensors: dict[str, Tensor | LateTensor] = {f"residual.{k}": e for k, e in enumerate(residual)}
+    listed = []
+    for i, entry in enumerate(entries):
+        publication = entry.publication
+        for k, payload in enumerate(publication.payloads):
+            tensors[f"publication.{i}.{k}.delta"] = publication.late_delta(k)
+            for name, tensor in payload.to_tensors().items():
+                tensors[f"publication.{i}.{k}.{name}"] = tensor
+        listed.append(
+            {
+                "id": publication.id.hex(),
+                "round": publication.round,
+                "is_agreed": entry.is_agreed,
+                "is_judged": entry.is_judged,
+                "codecs": [payload.kind for payload in publication.payloads],
+            }
+        )
+    return tensors, {"num_fragments": len(residual), "publications": listed}

@@ -124,8 +124,8 @@ class Archive:
             if entry.header.round < round_ and isinstance(entry.payload, bytes)
         }
 
-    def put_away(self, contribution: bytes, payload: PutAway | None) -> None:
-        """Keep a payload elsewhere from now on, or give it up; the header stays."""
+    def replace_payload(self, contribution: bytes, payload: bytes | PutAway | None) -> None:
+        """Keep a payload elsewhere from now on, or here again, or give it up; the header stays."""
         entry = self._entries.get(contribution)
         if entry is not None:
             self._bytes += len(payload or b"") - len(entry.payload or b"")

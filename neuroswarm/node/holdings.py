@@ -24,7 +24,7 @@ from neuroswarm.errors import (
     ProtocolViolation,
     SchemaMismatch,
 )
-from neuroswarm.gossip.archive import Entry
+from neuroswarm.gossip.archive import Entry, PutAway
 from neuroswarm.gossip.asking import Asker, is_payload_of
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.intake import RETAINED_ROUNDS, Intake
@@ -278,19 +278,24 @@ class Holdings:
         self._decoded[contribution] = await run_beside(self._replica.unpack, entry.header, payload)
 
     async def _take(self, contribution: bytes, entry: Entry) -> bytes | None:
-        """A payload that is held, into memory; one that is lost is held no more."""
+        """A payload that is held, in memory from now on; one that is lost is held no more."""
         payload = entry.payload
         if payload is None or isinstance(payload, bytes):
             return payload
-        try:
-            data = await asyncio.to_thread(payload.read, 0, len(payload))
-        except CheckpointError as error:
-            logger.warning("payload %s is lost: %s", short(contribution), error)
-        else:
-            if is_payload_of(entry.header, data):
-                return data
-        self._intake.archive.put_away(contribution, None)
+        data = await asyncio.to_thread(_bring_back, entry.header, payload)
+        if data is None:
+            logger.warning("payload %s cannot be read back", short(contribution))
+        self._intake.archive.replace_payload(contribution, data)
+        return data
+
+
+def _bring_back(header: Contribution, payload: PutAway) -> bytes | None:
+    """A payload that was put away; None if it is lost."""
+    try:
+        data = payload.read(0, len(payload))
+    except CheckpointError:
         return None
+    return data if is_payload_of(header, data) else None
 
 
 def _about(header: Contribution) -> tuple[int, bytes]:

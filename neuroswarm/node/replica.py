@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neuroswarm.checkpoint.snapshot import Snapshot
+from neuroswarm.checkpoint.snapshot import Inner, Snapshot
 from neuroswarm.codecs.payload import Payload
 from neuroswarm.codecs.registry import Codec, codec_of
-from neuroswarm.diloco.ledger import Ledger
+from neuroswarm.diloco.ledger import Ledger, Written
 from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.schedule import get_inner_steps
 from neuroswarm.diloco.state import OuterState
@@ -341,20 +341,17 @@ class Replica:
         While a lone node commits it waits: in between it is at no point of an unbroken run.
         """
 
-        def take() -> Snapshot | None:
+        def take() -> tuple[OuterState, tuple[Tensor, ...], Callable[[], Written], Inner] | None:
             if self.solo.is_committing and self._clock.monotonic() < until:
                 return None  # a draft came first
-            return Snapshot(
-                outer=self.state,
-                local=self._trainer.local(),
-                ledger=self._books.to_tensors(),
-                inner=self._trainer.inner_state(),
-            )
+            local, inner = self._trainer.local(), self._trainer.inner_state()
+            return self.state, local, self._books.freeze(), inner
 
         until = self._clock.monotonic() + MAX_COMMIT_WAIT_S
         while (found := await self._compute.run(take)) is None:
             await self._clock.sleep(_LOOK_S)
-        return found
+        outer, local, books, inner = found
+        return Snapshot(outer, local, await asyncio.to_thread(books), inner)
 
     async def evaluate_state(self, state: OuterState, num_batches: int) -> float:
         """Held-out loss of an outer state, nats per token."""

@@ -46,4 +46,4 @@ class Shelving:
         stored = await asyncio.to_thread(self._shelf.put_bytes, list(found.values()))
         if stored is not None:
             for contribution, payload in zip(found, stored, strict=True):
-                archive.put_away(contribution, payload)
+                archive.replace_payload(contribution, payload)

@@ -102,8 +102,8 @@ def test_payloads_of_finished_rounds_may_be_kept_elsewhere():
     archive = Archive(1000)
     old, new = add(archive, 0, b"old payload"), add(archive, 1, b"new payload", "ben")
     assert archive.in_memory_before(1) == {old: b"old payload"}
-    archive.put_away(old, Elsewhere(b"old payload"))
-    archive.put_away(b"?" * 32, Elsewhere(b"of nobody"))
+    archive.replace_payload(old, Elsewhere(b"old payload"))
+    archive.replace_payload(b"?" * 32, Elsewhere(b"of nobody"))
     assert archive.in_memory_before(2) == {new: b"new payload"}
     payload = archive.payload(old)
     assert payload is not None
@@ -115,7 +115,7 @@ def test_payloads_of_finished_rounds_may_be_kept_elsewhere():
 def test_a_payload_that_is_given_up_makes_room():
     archive = Archive(30)
     old = add(archive, 0, bytes(20))
-    archive.put_away(old, None)
+    archive.replace_payload(old, None)
     assert not archive.is_whole(old)
     assert archive.get(old) is not None, "the header stays"
     other = add(archive, 1, bytes(20), "ben")
