@@ -40,13 +40,19 @@ class Setup:
     step_s: float
     """Least time of an inner step, of which 8 make a round."""
     is_judged: bool
+    has_checkpoints: bool = False
+    """Whether the nodes write them."""
 
     def with_params(self, num_params: int | None) -> Setup:
         """With so many parameters instead; None leaves them."""
         return self if num_params is None else replace(self, num_params=num_params)
 
+    def with_checkpoints(self) -> Setup:
+        """With nodes that write checkpoints, of which nothing is promised."""
+        return replace(self, has_checkpoints=True, is_judged=False)
 
-FULL = Setup(50_000_000, rounds=6, step_s=3.0, is_judged=True)
+
+FULL = Setup(72_000_000, rounds=5, step_s=3.0, is_judged=True)
 QUICK = Setup(8_000_000, rounds=4, step_s=0.5, is_judged=False)
 
 
@@ -87,8 +93,9 @@ def run_memory_bench(
 def _watch(setup: Setup, environment: Mapping[str, str]) -> list[Sample]:
     """How much memory each node took at which time, from its start to the last round."""
     case = Case(
-        "memory", setup.num_params, 0.0, setup.step_s, has_checkpoints=True, max_retained_states=4
-    )
+        "memory", setup.num_params, 0.0, setup.step_s,
+        has_checkpoints=setup.has_checkpoints, max_retained_states=4,
+    )  # fmt: skip
     round_s = PATIENCE_S + PATIENCE_S_PER_MILLION * setup.num_params / 1e6 + 8 * setup.step_s
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="neuroswarm-memory-")))

@@ -26,7 +26,7 @@ from neuroswarm.wire import limits
 from neuroswarm.wire.messages import Contribution
 from neuroswarm.wire.signed import Signed, sign
 
-CFG = RoundConfig(pull_stall_s=0.05, pull_timeout_s=5.0)
+CFG = RoundConfig(pull_stall_s=0.3, pull_timeout_s=10.0)
 ANNA, BERT, CARL = Speaker("anna"), Speaker("bert"), Speaker("carl")
 ASKER = NodeId(b"?" * 20)
 PARTS = (bytes(range(200)) * 3, b"second")
@@ -90,7 +90,7 @@ async def whole(offset: int) -> AsyncIterator[bytes]:
 async def crumbs(offset: int) -> AsyncIterator[bytes]:
     """Give a byte again and again, each within the time for progress."""
     for byte in PAYLOAD[offset:]:
-        for _ in range(300):
+        for _ in range(1200):
             await asyncio.sleep(0)
         yield bytes([byte])
 
