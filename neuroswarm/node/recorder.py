@@ -137,6 +137,7 @@ class Recorder(Service):
         return (self._work(),)
 
     async def _work(self) -> None:
+        await self.put_away()  # what a restart has brought
         while True:
             work = await self._waiting.get()
             await self.put_away()
