@@ -40,13 +40,14 @@ async def test_a_stop_in_the_middle_of_a_move_leaves_both_or_neither(
 
     async with lone_parts() as parts:
         if is_begun:
-            shift = parts.trainer.shift
+            shift = parts.trainer.shift_fragment
 
-            def shift_slowly(deltas: object) -> None:
-                hold_up()
-                shift(deltas)
+            def shift_slowly(index: int, delta: object) -> None:
+                if index == 0:
+                    hold_up()
+                shift(index, delta)
 
-            parts.trainer.shift = shift_slowly
+            parts.trainer.shift_fragment = shift_slowly
         else:
             parts.compute.queue(hold_up)
         moving = asyncio.gather(move(parts))
