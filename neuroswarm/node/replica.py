@@ -22,7 +22,6 @@ from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.schedule import get_inner_steps
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import RoundError, SchemaMismatch
-from neuroswarm.hardware.allocator import give_back_memory
 from neuroswarm.models.fragments import Fragments
 from neuroswarm.node.solo import Solo
 from neuroswarm.training.compute import RESTED, ComputeThread, Rested
@@ -238,10 +237,7 @@ class Replica:
             self._compute.queue(self._note_published_ahead)
         local, progress = ready
         del ready
-        try:
-            return await run_beside(self._code, local, progress)
-        finally:
-            await asyncio.to_thread(give_back_memory)
+        return await run_beside(self._code, local, progress)
 
     def _note_published_ahead(self) -> None:
         published, self._published_ahead = self._published_ahead, Progress()

@@ -13,6 +13,9 @@ from neuroswarm.hardware.allocator import give_back_memory
 from neuroswarm.node.intake import Intake
 from neuroswarm.node.replica import Replica
 
+LEAST_PARAMS = 1_000_000
+"""Smaller models leave no holes worth while."""
+
 
 class Shelving:
     """Puts away what it finds, one thing after the other. Belongs to the event loop."""
@@ -36,7 +39,8 @@ class Shelving:
                     if deltas is not None:
                         publication.put_away(deltas)
             await self._put_payloads_away()
-            await asyncio.to_thread(give_back_memory)
+            if self._replica.state.num_params >= LEAST_PARAMS:
+                await asyncio.to_thread(give_back_memory)
 
     async def _put_payloads_away(self) -> None:
         archive = self._intake.archive
