@@ -41,6 +41,9 @@ _V4_INFO = struct.Struct("@I4s4s")
 _V6_INFO = struct.Struct("@16sI")
 """Linux `in6_pktinfo`: local address, interface."""
 
+_NOT_SENT = (OSError, TypeError, ValueError, OverflowError)
+"""The kernel refuses, or the address is none: such a datagram is lost, and nothing else."""
+
 Ancillary = tuple[int, int, bytes]
 
 
@@ -156,7 +159,7 @@ class UdpSocket:
             self._socket.sendto(data, (host, to.port))
         except (BlockingIOError, InterruptedError):
             return False
-        except OSError as error:
+        except _NOT_SENT as error:
             logger.debug("datagram to %s not sent: %s", to, error)
         return True
 
@@ -166,7 +169,7 @@ class UdpSocket:
             self._socket.sendmsg([data], [way_back], 0, address)
         except (BlockingIOError, InterruptedError):
             raise
-        except OSError:
+        except _NOT_SENT:
             return False
         return True
 

@@ -81,7 +81,11 @@ def small_buffers(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
         grpc_client,
         "channel_options",
-        lambda host: [*real(host), ("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1)],
+        lambda *args, **how: [
+            *real(*args, **how),
+            ("grpc.http2.bdp_probe", 0),
+            ("grpc.http2.lookahead_bytes", 1),
+        ],
     )
 
 
