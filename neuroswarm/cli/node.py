@@ -65,7 +65,8 @@ def node(
 ) -> None:
     """Join a swarm, or start one, and train.
 
-    Without --tracker or --peer the node starts a swarm of its own, which others join by naming it.
+    Without --tracker or --peer the node looks for others on the local network and among those
+    that it knew; if there are none it starts a swarm, which others join by naming it.
     Settings come from flags, then NEUROSWARM_SECTION_KEY variables, then the TOML file.
 
     Examples:
