@@ -19,6 +19,9 @@ else
 TORCH ?= torch==2.13.0
 endif
 
+# Two at once: most tests wait for clocks and processes more than they compute.
+PYTEST_ARGS ?= -n 2 --dist worksteal
+
 DEMO_ARGS ?= --peers 4 --minutes 3 --json demo.json
 
 .DEFAULT_GOAL := help
