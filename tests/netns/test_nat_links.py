@@ -68,9 +68,9 @@ def test_nodes_behind_routers_call_each_other_through_a_public_one(net: Lab, nat
     start(anna, carl)
     start(bert, carl)
     assert call_each_other(anna, bert, carl)
-    assert seen(carl)["reachable"] is True
+    wait_for(lambda: seen(carl)["reachable"] is True, anna, bert, carl)
     for machine in (anna, bert):
-        assert seen(machine)["reachable"] is False
+        wait_for(lambda m=machine: seen(m)["reachable"] is False, anna, bert, carl)
         assert relays_of(machine) == {seen(carl)["id"]}
     assert seen(bert)["id"] in seen(anna)["relayed_peers"]
     assert seen(anna)["rtt"][seen(bert)["id"]] > 0
