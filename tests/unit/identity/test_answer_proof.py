@@ -46,7 +46,11 @@ def test_old_proof_does_not_serve_again():
         verify_answer(proof, ALICE.node_id, make_nonce(), expected=BOB.node_id)
 
 
-@pytest.mark.parametrize("proof", [b"", bytes(95), bytes(96), BOB.public_key + bytes(64)])
+@pytest.mark.parametrize(
+    "proof",
+    [b"", bytes(95), bytes(96), BOB.public_key + bytes(64)],
+    ids=["empty", "short", "zeros", "a key alone"],
+)
 def test_what_is_no_proof_is_refused(proof: bytes):
     with pytest.raises(BadSignature):
         verify_answer(proof, ALICE.node_id, make_nonce(), expected=BOB.node_id)
