@@ -25,13 +25,16 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 DEMO_ARGS ?= --peers 4 --minutes 3 --json demo.json
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo fuzz soak check lint format types protos docs dev clean
+.PHONY: help test long demo fuzz soak check lint format types protos docs dev clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 test: $(VENV)/.dev ## set up and pass the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+long: $(VENV)/.dev ## pass the tests that take minutes: whole nodes behind routers (root), memory of a node
+	$(BIN)/python -m pytest -m long
 
 demo: $(VENV)/.plot ## set up and watch four peers train one model
 	$(BIN)/neuroswarm demo $(DEMO_ARGS)

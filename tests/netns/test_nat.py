@@ -12,7 +12,7 @@ from netns_lab import MASQUERADE, SYMMETRIC, Lab, Machine, find_obstacle, lab, w
 ROUNDS = 3
 """Rounds with everybody's contribution that are waited for."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 
 
 @pytest.fixture(scope="module", autouse=True)

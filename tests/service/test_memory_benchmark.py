@@ -12,7 +12,7 @@ from neuroswarm.cli.exit_codes import ExitCode
 from neuroswarm.cli.main import run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_nodes_memory_is_measured(tmp_path: Path):
