@@ -84,24 +84,34 @@ def aggregate(
     Source: the rules' own papers, see their modules; the order (scale, mix, rule) is that of
         Allouah et al. 2023, arXiv:2302.01772.
     """
-    find_method(method)
-    check_pair(payloads[0].kind, method)
-    groups = _check_buckets(len(payloads), buckets)
-    check_quorum(method, len(groups), num_byzantine, 2 * num_byzantine + 1)
+    groups = _check(payloads, method, num_byzantine, buckets)
     gram_PP = exact.gram(payloads) if gram_PP is None else gram_PP
-    factors = norm_factors(gram_PP, norm_scaling, max_norm, num_byzantine)
-    factors = _averaged(factors, groups)
+    factors = _averaged(norm_factors(gram_PP, norm_scaling, max_norm, num_byzantine), groups)
     gram_PP = scaled_gram(gram_PP, factors)
-    if buckets is not None:
-        gram_PP = summed_gram(gram_PP, groups)
+    gram_PP = gram_PP if buckets is None else summed_gram(gram_PP, groups)
     mixing = nnm_neighbours(gram_PP, num_byzantine) if use_nnm and num_byzantine > 0 else None
     is_mean = method == "trimmed_mean" and num_byzantine == 0
     rule = vector_rule("mean" if is_mean else method, krum_neighbours)
     if rule is None:
-        trim = (len(groups) - 1) // 2 if method == "median" else num_byzantine
+        trim = _num_trimmed(method, len(groups), num_byzantine)
         return _trim(payloads, factors, groups, mixing, trim)
     votes = None if weights is None or is_mean else _group_weights(weights, groups)
     return _combine(payloads, factors, _shares(rule, gram_PP, num_byzantine, votes, groups, mixing))
+
+
+def _check(
+    payloads: Sequence[Payload], method: str, num_byzantine: int, buckets: Groups | None
+) -> Groups:
+    """The rows of each bucket; raises what `aggregate` says."""
+    find_method(method)
+    check_pair(payloads[0].kind, method)
+    groups = _check_buckets(len(payloads), buckets)
+    check_quorum(method, len(groups), num_byzantine, 2 * num_byzantine + 1)
+    return groups
+
+
+def _num_trimmed(method: str, num_rows: int, num_byzantine: int) -> int:
+    return (num_rows - 1) // 2 if method == "median" else num_byzantine
 
 
 def _check_buckets(num_peers: int, buckets: Groups | None) -> Groups:

@@ -97,10 +97,7 @@ def advance(state: OuterState, agreed: Sequence[AgreedContribution]) -> RoundOut
         return RoundOutcome(following, (), _name_twice(agreed, twice), "none", 0)
     ordered = sorted(single, key=lambda contribution: contribution.node_id)
     _check(state, ordered)
-    grams = [
-        exact.gram([contribution.payloads[k] for contribution in ordered])
-        for k in range(len(state.fragments))
-    ]
+    grams = _grams(state, ordered)
     tolerance = _tolerance(state, ordered)
     verdicts = screen(
         exact.ordered_sum(grams),
@@ -110,10 +107,7 @@ def advance(state: OuterState, agreed: Sequence[AgreedContribution]) -> RoundOut
     )
     kept = [i for i, verdict in enumerate(verdicts) if verdict is None]
     survivors = [ordered[i] for i in kept]
-    # f stays that of the whole set as far as the rule bears it with fewer rows: a rejected
-    # contribution may have been an honest one.
-    borne = max(0, min(tolerance.num_byzantine, max_byzantine(tolerance.method, len(kept))))
-    final = replace(tolerance, num_byzantine=borne)
+    final = _with_fewer(tolerance, len(kept))
     buckets = _draw_buckets(state, survivors, final)
     step = outer_hyperparameters(state.rules, len(ordered))
     fragments = []
@@ -126,6 +120,24 @@ def advance(state: OuterState, agreed: Sequence[AgreedContribution]) -> RoundOut
     rejected |= _name_twice(agreed, twice)
     used = tuple(ordered[i].id for i in kept)
     return RoundOutcome(following, used, rejected, str(tolerance), tolerance.num_byzantine)
+
+
+def _grams(state: OuterState, ordered: Sequence[AgreedContribution]) -> list[Tensor]:
+    """Inner products of the contributions, [P, P] for each fragment."""
+    return [
+        exact.gram([contribution.payloads[k] for contribution in ordered])
+        for k in range(len(state.fragments))
+    ]
+
+
+def _with_fewer(tolerance: Tolerance, num_kept: int) -> Tolerance:
+    """What holds for the contributions that were not rejected.
+
+    f stays that of the whole set as far as the rule bears it with fewer rows: a rejected
+    contribution may have been an honest one.
+    """
+    borne = max(0, min(tolerance.num_byzantine, max_byzantine(tolerance.method, num_kept)))
+    return replace(tolerance, num_byzantine=borne)
 
 
 def outer_step(fragment: Fragment, delta_N: Tensor, step: OuterHyperparameters) -> FragmentState:

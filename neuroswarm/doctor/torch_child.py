@@ -21,13 +21,6 @@ TIMED_STEPS = 3
 def main() -> None:
     """Look, and say every step of it."""
     settings = json.loads(sys.stdin.read(MAX_INPUT_BYTES))
-    try:
-        _look(settings)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent is to say it
-        _say(error=f"{type(error).__name__}: {error}"[:500])
-
-
-def _look(settings: dict[str, Any]) -> None:
     _say(stage="import torch")
     import torch
 

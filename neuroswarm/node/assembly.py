@@ -176,6 +176,25 @@ def make_gossip(carriers: Carriers, intake: Intake, crowd: Crowd, *, clock: Cloc
     )
 
 
+def make_voice(
+    home: Home,
+    cohort: Cohort,
+    gossip: GossipService,
+    thrift: Thrift,
+    *,
+    is_mute: Callable[[], bool],
+) -> Voice:
+    """What speaks for this node in rounds."""
+    return Voice(
+        home.key,
+        cohort.swarm_id,
+        home.said,
+        gossip,
+        is_mute=is_mute,
+        max_inline_bytes=thrift.max_inline_bytes,
+    )
+
+
 def assemble_rounds(
     config: SwarmNodeConfig,
     carriers: Carriers,
@@ -209,10 +228,7 @@ def assemble_rounds(
     gossip = make_gossip(carriers, intake, crowd, clock=clock)
     holdings = Holdings(intake, asker, crowd=crowd, replica=replica, log=home.held, clock=clock)
     thrift = Thrift(meter, config.rounds)
-    inline = thrift.max_inline_bytes
-    voice = Voice(
-        home.key, cohort.swarm_id, home.said, gossip, is_mute=is_mute, max_inline_bytes=inline
-    )
+    voice = make_voice(home, cohort, gossip, thrift, is_mute=is_mute)
     driver = RoundDriver(
         RoundParts(
             intake=intake,

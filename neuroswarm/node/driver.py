@@ -133,6 +133,8 @@ class RoundDriver(Service):
         commit = await self._conclude(current, offer)
         if commit is not None:
             self._offer = self._parts.inquirer.keep(self._offer, self._parts.intake.history)
+            if offer is not None:
+                self._deference.found_the_way()
             self._note_silence(current)
             await self._observer.on_commit(commit)
 

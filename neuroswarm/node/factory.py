@@ -76,14 +76,9 @@ def create_swarm_node(
         ConfigError: a setting is not legal.
         AdmissionError: the token is malformed.
     """
-    base = config or SwarmNodeConfig()
-    network: dict[str, Any] = {"port": port}
-    if tracker_url is not None:
-        urls = (tracker_url,) if isinstance(tracker_url, str) else tuple(tracker_url)
-        network["trackers"] = urls
     settings = _changed(
-        base,
-        network=network,
+        config or SwarmNodeConfig(),
+        network={"port": port, **_trackers(tracker_url)},
         run={"training": enable_training},
         resources={
             "available_memory_mb": available_memory_mb,
@@ -98,6 +93,13 @@ def create_swarm_node(
 
 
 create_swarm_node_with_p2p = create_swarm_node
+
+
+def _trackers(given: str | Iterable[str] | None) -> dict[str, tuple[str, ...]]:
+    """The setting, or none to leave the configuration's."""
+    if given is None:
+        return {}
+    return {"trackers": (given,) if isinstance(given, str) else tuple(given)}
 
 
 def _changed(base: SwarmNodeConfig, **sections: Mapping[str, Any]) -> SwarmNodeConfig:

@@ -23,6 +23,10 @@ class Deference:
         self._since: float | None = None
         self._rests_until = -math.inf
 
+    def found_the_way(self) -> None:
+        """This node came a step nearer to the others: it defers anew until it is with them."""
+        self._since, self._rests_until = None, -math.inf
+
     def is_due(self, now: float, *, num_with_me: int, num_elsewhere: int) -> bool:
         """Whether to publish nothing now. Inner steps go on meanwhile, and are published later.
 

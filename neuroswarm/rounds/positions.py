@@ -32,6 +32,9 @@ class Standing(enum.Enum):
     """It signed another digest for a round that this node remembers."""
 
 
+_ELSEWHERE = frozenset({Standing.AHEAD, Standing.APART})
+
+
 @dataclass(slots=True)
 class _Position:
     round: int
@@ -114,11 +117,17 @@ class Positions:
         return 0 if known is None else max(0, history.round - known.round)
 
     def lasting(self, signer: NodeId, history: History, now: float) -> tuple[Standing, float]:
-        """A peer's standing, and for how many seconds it has lasted on this node's state."""
+        """A peer's standing, and for how many seconds it has lasted.
+
+        Ahead and apart are one as to that: a node that has come over to an old state of the
+        others' lineage needs no patience to see that they are ahead.
+        """
         known = self._positions.get(signer)
         standing = self.standing(signer, history)
         if known is None:
             return standing, 0.0
         if standing is not known.standing:
-            known.standing, known.since = standing, now
+            if not {standing, known.standing} <= _ELSEWHERE:
+                known.since = now
+            known.standing = standing
         return standing, now - known.since

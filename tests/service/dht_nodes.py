@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import random
 from collections import Counter
@@ -29,7 +28,6 @@ from neuroswarm.wire.signed import Kind, sign
 LOOPBACK = "127.0.0.1"
 SWARM = b"s" * 32
 SEALER = Sealer(bytes(range(32)))
-LOOK_S = 0.02
 
 
 def key_named(*parts: object) -> NodeKey:
@@ -49,16 +47,6 @@ def draft_of(index: int, scope: Scope = Scope.SWARM, fragment: int = 0) -> DhtRe
 def says(record: DhtRecord) -> DhtRecord:
     """A record without what changes with every renewal."""
     return replace(record, sequence=0, expires_at=0.0, is_withdrawn=False)
-
-
-async def until(condition: Callable[[], bool], *, within_s: float = 60.0, what: str = "") -> None:
-    """Wait for a condition; generous, since a loaded machine is slow."""
-    now = asyncio.get_running_loop().time
-    deadline = now() + within_s
-    while not condition():
-        if now() >= deadline:
-            raise TimeoutError(f"not within {within_s:g} s: {what}")
-        await SystemClock().sleep(LOOK_S)
 
 
 Tamper = Callable[[Answer, random.Random], Answer]

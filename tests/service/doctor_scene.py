@@ -71,7 +71,7 @@ def run_doctor(*arguments: str, shown: str, before: Sequence[str] = (), folder: 
         timeout=DEADLINE_S,
         check=False,
     )
-    assert done.stderr == ""
+    assert done.stderr == "", done.stderr
     assert "Traceback" not in done.stdout
     said = done.stdout.replace(str(folder), "~").replace(f" {folder}", " ~")
     return Transcript(shown, tuple(said.splitlines()), done.returncode)

@@ -101,8 +101,14 @@ def url(server: WebServer) -> str:
     return f"http://{server.endpoint}"
 
 
-async def next_try(clock: CountedClock) -> None:
-    """Move on until the one loop has tried again, and failed or not."""
+async def next_try(clock: CountedClock, wait_s: float = search.RETRY_MAX_S) -> None:
+    """Move on until the one loop has tried again, and failed or not.
+
+    Args:
+        clock: Of the search.
+        wait_s: Longest wait before the next try, but for chance. Time that passes while the try
+            is under way ages what is known of peers.
+    """
     before = clock.num_sleeps
-    await clock.advance(1.25 * search.RETRY_MAX_S)
+    await clock.advance(1.25 * wait_s)
     await clock.wait_sleeps(before + 1)

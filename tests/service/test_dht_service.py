@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from dht_nodes import SWARM, draft_of, key_named, until
+from dht_nodes import SWARM, draft_of, key_named
 
 from neuroswarm.config import DhtConfig
 from neuroswarm.dht.publishing import Publisher
@@ -19,6 +19,7 @@ from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.testing.memory_datagrams import MemoryDatagrams
 from neuroswarm.testing.memory_network import MemoryNetwork
+from neuroswarm.testing.waiting import until
 from neuroswarm.v1 import envelope_pb2
 from neuroswarm.values import Endpoint, NodeId
 from neuroswarm.wire.dht_messages import Find, Ping, Request, Store, decode_answer

@@ -27,13 +27,13 @@ from dht_nodes import (
     key_named,
     make_node,
     says,
-    until,
     withholds,
 )
 
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.net.datagram import CONTEXT, DHT_CONTEXT
 from neuroswarm.testing.virtual_time import LoopClock, VirtualTimeLoop
+from neuroswarm.testing.waiting import until
 from neuroswarm.v1 import envelope_pb2
 from neuroswarm.values import Endpoint, NodeId
 from neuroswarm.wire.dht_messages import Ping, Request

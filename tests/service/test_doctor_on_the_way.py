@@ -177,7 +177,7 @@ async def test_names():
 
 HOLE_SCRIPT = """
 ip link set lo mtu 1500 up
-iptables -A OUTPUT -m length --length 1301: -j DROP
+iptables -w -A OUTPUT -m length --length 1301: -j DROP
 "$1" -m neuroswarm tracker --host 127.0.0.1 --port 7100 --token-file "$2" 2> "$3" &
 tracker=$!
 trap 'kill $tracker' EXIT
@@ -190,7 +190,7 @@ shift 3
 @pytest.mark.slow
 @pytest.mark.timeout(2 * DEADLINE_S)
 def test_a_black_hole(tmp_path: Path):
-    probe = "ip link set lo mtu 1500 up && iptables -A OUTPUT -m length --length 1301: -j DROP"
+    probe = "ip link set lo mtu 1500 up && iptables -w -A OUTPUT -m length --length 1301: -j DROP"
     require(["unshare", "-n", "sh", "-c", probe], "packet filters")
     token = tmp_path / "token"
     done = run_neuroswarm("token", "new", "--out", str(token))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 from zeroconf import IPVersion, ServiceStateChange
@@ -16,6 +16,7 @@ from neuroswarm.discovery.lan import KIND, LanScout, LanSelf
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.testing.fake_clock import FakeClock
+from neuroswarm.testing.waiting import until
 from neuroswarm.values import Endpoint
 
 WITHIN_S = 30.0
@@ -58,12 +59,6 @@ async def tag() -> str:
     except OSError as error:
         pytest.skip(f"no multicast on the loopback interface: {error}")
     return SwarmToken.new().fingerprint
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():
-            await SystemClock().sleep(0.02)
 
 
 async def test_two_nodes_of_one_swarm_find_each_other(tag):

@@ -65,7 +65,7 @@ async def test_a_peer_that_answers_by_datagram_only_is_met(clock, caplog):
         await clock.wait_sleeps(1)
         assert found.get_status()[0]["failure"] == "connection refused"
         hear(node, other, there)
-        await next_try(clock)
+        await next_try(clock, search.RETRY_FIRST_S)
         assert found.get_status() == [
             {"hint": f"peer {there}", "addresses": 1, "is_answering": True, "failure": None}
         ]

@@ -17,6 +17,7 @@ from neuroswarm.identity.certificate import issue
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.net.grpc_transport import GrpcTransport
+from neuroswarm.testing.waiting import until
 from neuroswarm.transfer import piece_crew
 from neuroswarm.transfer.donor import StateDonor
 from neuroswarm.transfer.download import StateDownloader
@@ -60,8 +61,7 @@ async def test_a_state_comes_whole_from_three_donors(
     work = asyncio.ensure_future(downloader.fetch(state.digest, lambda: addresses))
     try:
         if is_one_stopped:
-            while donors[0].bytes_given < NUM_BYTES / 8:
-                await clock.sleep(0.01)
+            await until(lambda: donors[0].bytes_given >= NUM_BYTES / 8)
             await donor_ends[0].stop()
         found = await work
     finally:

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from start_scene import CLOCK, LOOK_S, known_to
+from start_scene import known_to
 
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.identity.token import SwarmToken
@@ -16,6 +16,7 @@ from neuroswarm.node.core import NodeCore, Surroundings
 from neuroswarm.node.workload import Workload
 from neuroswarm.testing.swarm import SETTINGS
 from neuroswarm.testing.tiny_workload import TinyModel, tiny_text
+from neuroswarm.testing.waiting import until
 from neuroswarm.values import Endpoint
 
 WITHIN_S = 120.0
@@ -54,9 +55,7 @@ async def test_nodes_with_one_kind_each_get_their_state_from_one_with_both(tmp_p
             nodes.append(make_node(tmp_path / host.replace(":", "_"), host, token, peers=peer))
             await nodes[-1].start()
         everyone = {node.require_parts().home.key.node_id for node in nodes}
-        async with asyncio.timeout(WITHIN_S):
-            while known_to(both) != everyone:
-                await CLOCK.sleep(LOOK_S)
+        await until(lambda: known_to(both) == everyone, within_s=WITHIN_S)
         digests = {node.require_parts().replica.state.digest for node in nodes}
         assert digests == {parts.replica.state.digest}
         assert all(peer.is_proven_there for peer in parts.rounds.crowd.live())

@@ -33,6 +33,15 @@ def test_a_node_that_found_the_others_defers_again_the_next_time():
     assert is_due(deference, 2 * MAX_DEFERENCE_S - 1)
 
 
+def test_a_node_that_comes_nearer_after_a_vain_deference_defers_until_it_is_there():
+    deference = Deference()
+    assert is_due(deference, 0.0)
+    assert not is_due(deference, MAX_DEFERENCE_S)
+    deference.found_the_way()
+    assert is_due(deference, MAX_DEFERENCE_S + 1)
+    assert is_due(deference, 2 * MAX_DEFERENCE_S)
+
+
 def test_after_a_vain_deference_it_goes_on_by_itself_for_long():
     deference = Deference()
     assert is_due(deference, 0.0)

@@ -89,6 +89,18 @@ def test_a_standing_lasts_until_it_changes():
     assert positions.lasting(NodeId(b"q" * 20), here, 14.0) == (Standing.UNKNOWN, 0.0)
 
 
+def test_who_is_first_apart_and_then_ahead_has_been_elsewhere_all_the_time():
+    positions, here = Positions(), history()
+    positions.note(PEER, 3, digest(9))
+    assert positions.lasting(PEER, here, 10.0) == (Standing.APART, 0.0)
+    positions.note(PEER, 5, digest(8))
+    assert positions.lasting(PEER, here, 12.0) == (Standing.AHEAD, 2.0)
+    positions.note_heartbeat(PEER, 1, 3, digest(3))
+    assert positions.lasting(PEER, here, 13.0) == (Standing.LEVEL, 0.0)
+    positions.note(PEER, 4, digest(4))
+    assert positions.lasting(PEER, here, 14.0) == (Standing.AHEAD, 0.0)
+
+
 def test_positions_are_bounded_and_made_up_peers_push_no_living_one_out():
     positions = Positions()
     positions.note(PEER, 3, digest(3))
