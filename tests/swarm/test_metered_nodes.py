@@ -245,8 +245,12 @@ async def test_a_newcomer_whose_own_cap_is_used_up_founds_no_swarm(tmp_path: Pat
 @pytest.mark.timeout(180)
 async def test_contributions_over_limited_links_are_agreed(tmp_path: Path):
     limited = {"max_upload_bytes_per_s": 32 * 1024}
-    patience = {"pull_stall_s": 10.0, "collect_deadline_s": 20.0}
-    async with Swarm(tmp_path, step_s=0.05, width=1024, metering=limited, rounds=patience) as swarm:
+    # A payload takes a second and a half to two peers: deadlines that are shorter part the swarm.
+    patience = {
+        "pull_stall_s": 10.0, "collect_deadline_s": 20.0,
+        "ballot_deadline_s": 10.0, "confirm_deadline_s": 10.0,
+    }  # fmt: skip
+    async with Swarm(tmp_path, step_s=0.2, width=1024, metering=limited, rounds=patience) as swarm:
         members = await swarm.found("anna", "bert", "carl")
         await swarm.until(
             lambda: all(m.statistics.contributions_agreed >= 2 for m in members),
