@@ -219,14 +219,7 @@ def from_tensors(tensors: Mapping[str, Tensor], num_params: int) -> LowBit:
         KeyError: A tensor is missing.
         ValueError: The tensors do not fit one another or `num_params`.
     """
-    scales = tensors["scales"]
-    if "codes" in tensors:  # as checkpoints had them before they were kept packed
-        codes = tensors["codes"]
-        if codes.ndim != 2 or codes.dtype != torch.int8 or codes.shape[1] % 2:
-            raise ValueError(f"int4 payload does not fit {num_params} parameters")
-        packed = torch.from_numpy(LowBit.from_codes(codes, scales, num_params).packed)
-    else:
-        packed = tensors["packed"]
+    packed, scales = tensors["packed"], tensors["scales"]
     fits = packed.ndim == 2 and packed.dtype == torch.uint8 and scales.dtype == torch.float32
     if not fits or scales.shape != (count_blocks(num_params, 2 * packed.shape[1]),):
         raise ValueError(f"int4 payload does not fit {num_params} parameters")

@@ -17,16 +17,9 @@ from neuroswarm.metering.framing import (
     estimate_calls,
     estimate_datagrams,
 )
-from neuroswarm.transport import (
-    Admission,
-    DatagramHandler,
-    Datagrams,
-    Guard,
-    Rpc,
-    StreamHandler,
-    UnaryHandler,
-)
+from neuroswarm.transport import Admission, Datagrams, Guard, Rpc, StreamHandler, UnaryHandler
 from neuroswarm.values import Endpoint, NodeId, PeerAddress
+from neuroswarm.wrapping import WrappedDatagrams, WrappedRpc
 
 
 class Pacing(Protocol):
@@ -51,8 +44,8 @@ class Gate(Protocol):
         ...
 
 
-class MeteredRpc:
-    """`transport.Rpc` over another one."""
+class MeteredRpc(WrappedRpc):
+    """`transport.Rpc` over another one, counted and paced."""
 
     def __init__(self, rpc: Rpc, gate: Gate, *, unpaced: Collection[str] = ()) -> None:
         """Put a meter before a transport.
@@ -62,29 +55,19 @@ class MeteredRpc:
             gate: Says what may go.
             unpaced: Streams whose handlers pace themselves.
         """
-        self._rpc = rpc
+        super().__init__(rpc)
         self._gate = gate
         self._unpaced = frozenset(unpaced)
         self._num_sent = 0
         self._num_received = 0
         self._num_handshakes = 0
 
-    @property
-    def bytes_sent(self) -> int:
-        """As the transport counts."""
-        return self._rpc.bytes_sent
-
-    @property
-    def bytes_received(self) -> int:
-        """As the transport counts."""
-        return self._rpc.bytes_received
-
     def moved(self) -> Moved:
         """Bytes on the link since the start, by estimate."""
         handshakes = HANDSHAKE_BYTES * self._num_handshakes
         return Moved(
-            handshakes + estimate_calls(self._rpc.bytes_sent, self._num_sent),
-            handshakes + estimate_calls(self._rpc.bytes_received, self._num_received),
+            handshakes + estimate_calls(self.inner.bytes_sent, self._num_sent),
+            handshakes + estimate_calls(self.inner.bytes_received, self._num_received),
         )
 
     def guard(self, guard: Guard) -> None:
@@ -94,7 +77,7 @@ class MeteredRpc:
             self._num_received += 1
             return Admission.TOO_MUCH if self._gate.is_silent else guard(caller, num_bytes)
 
-        self._rpc.guard(judge)
+        self.inner.guard(judge)
 
     def serve_unary(self, method: str, handler: UnaryHandler) -> None:
         """Answer calls; long replies wait for their turn."""
@@ -105,7 +88,7 @@ class MeteredRpc:
             await self._gate.limit.take(len(reply))
             return reply
 
-        self._rpc.serve_unary(method, answer)
+        self.inner.serve_unary(method, answer)
 
     def serve_stream(self, method: str, handler: StreamHandler) -> None:
         """Answer calls with a stream; it ends when the node falls silent."""
@@ -120,7 +103,7 @@ class MeteredRpc:
                         await self._gate.limit.take(len(message))
                     yield message
 
-        self._rpc.serve_stream(method, answer)
+        self.inner.serve_stream(method, answer)
 
     async def call(
         self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
@@ -131,7 +114,7 @@ class MeteredRpc:
             PeerUnreachable: besides, if nothing may be sent now.
         """
         await self._wait_for_turn(method, request, timeout_s)
-        reply = await self._rpc.call(peer, method, request, timeout_s=timeout_s)
+        reply = await self.inner.call(peer, method, request, timeout_s=timeout_s)
         self._num_received += 1
         return reply
 
@@ -141,7 +124,7 @@ class MeteredRpc:
         """Like `call`, over a connection of its own."""
         await self._wait_for_turn(method, request, timeout_s)
         self._num_handshakes += 1
-        reply = await self._rpc.call_anew(peer, method, request, timeout_s=timeout_s)
+        reply = await self.inner.call_anew(peer, method, request, timeout_s=timeout_s)
         self._num_received += 1
         return reply
 
@@ -168,7 +151,7 @@ class MeteredRpc:
         """
         self._require_heard()
         self._num_sent += 1
-        return self._listen(self._rpc.stream(peer, method, request, timeout_s=timeout_s))
+        return self._listen(self.inner.stream(peer, method, request, timeout_s=timeout_s))
 
     async def _listen(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async with aclosing(_closable(stream)) as messages:
@@ -182,51 +165,26 @@ class MeteredRpc:
             raise PeerUnreachable("this node's data cap is used up")
 
 
-class MeteredDatagrams:
+class MeteredDatagrams(WrappedDatagrams):
     """`transport.Datagrams` over another one; nothing is sent while the node is silent."""
 
     def __init__(self, datagrams: Datagrams, gate: Gate) -> None:
-        self._datagrams = datagrams
+        super().__init__(datagrams)
         self._gate = gate
         self._num_sent = 0
 
-    @property
-    def bytes_sent(self) -> int:
-        """As the transport counts."""
-        return self._datagrams.bytes_sent
-
-    @property
-    def bytes_received(self) -> int:
-        """As the transport counts."""
-        return self._datagrams.bytes_received
-
-    @property
-    def num_received(self) -> int:
-        """As the transport counts."""
-        return self._datagrams.num_received
-
-    @property
-    def num_dropped(self) -> int:
-        """As the transport counts."""
-        return self._datagrams.num_dropped
-
     def moved(self) -> Moved:
         """Bytes on the link since the start, by estimate."""
-        inner = self._datagrams
         return Moved(
-            estimate_datagrams(inner.bytes_sent, self._num_sent),
-            estimate_datagrams(inner.bytes_received, inner.num_received),
+            estimate_datagrams(self.bytes_sent, self._num_sent),
+            estimate_datagrams(self.bytes_received, self.num_received),
         )
-
-    def on_datagram(self, handler: DatagramHandler) -> None:
-        """Set who takes opened datagrams; before the transport starts."""
-        self._datagrams.on_datagram(handler)
 
     def send(self, to: Endpoint, data: bytes) -> None:
         """Send a datagram; lost while the node is silent."""
         if not self._gate.is_silent:
             self._num_sent += 1
-            self._datagrams.send(to, data)
+            super().send(to, data)
 
 
 def _closable(messages: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

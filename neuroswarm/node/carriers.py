@@ -57,6 +57,7 @@ class Carriers(Protocol):
 
     def accept(self, pipe: Pipe) -> None:
         """Answer the calls that come through a pipe."""
+        ...
 
     @property
     def dht_endpoint(self) -> Endpoint:
@@ -74,6 +75,61 @@ class Carriers(Protocol):
     async def wait_closed(self) -> None:
         """Wait for the end; raise what made a transport fail."""
         ...
+
+
+class WrappedCarriers:
+    """Carriers around other ones: all is handed on, but for the transports that are given."""
+
+    def __init__(
+        self,
+        inner: Carriers,
+        *,
+        rpc: Rpc | None = None,
+        datagrams: Datagrams | None = None,
+        dht_datagrams: Datagrams | None = None,
+    ) -> None:
+        """Take the transports of `inner` where None is given."""
+        self._inner = inner
+        self.rpc: Rpc = inner.rpc if rpc is None else rpc
+        self.datagrams: Datagrams = inner.datagrams if datagrams is None else datagrams
+        self.dht_datagrams: Datagrams = (
+            inner.dht_datagrams if dht_datagrams is None else dht_datagrams
+        )
+
+    @property
+    def grpc_endpoint(self) -> Endpoint:
+        """Where calls are answered; once started."""
+        return self._inner.grpc_endpoint
+
+    @property
+    def heartbeat_endpoint(self) -> Endpoint:
+        """Where datagrams are taken; once started."""
+        return self._inner.heartbeat_endpoint
+
+    @property
+    def dht_endpoint(self) -> Endpoint:
+        """Where the DHT's datagrams are taken, once started; port 0 if they are not."""
+        return self._inner.dht_endpoint
+
+    def use_pipes(self, pipes: Pipes) -> None:
+        """Set who makes pipes to the peers that are called through one; before `start`."""
+        self._inner.use_pipes(pipes)
+
+    def accept(self, pipe: Pipe) -> None:
+        """Answer the calls that come through a pipe."""
+        self._inner.accept(pipe)
+
+    async def start(self) -> None:
+        """Bind; ConfigError names a port that is taken."""
+        await self._inner.start()
+
+    async def stop(self) -> None:
+        """Let go of everything."""
+        await self._inner.stop()
+
+    async def wait_closed(self) -> None:
+        """Wait for the end; raise what made a transport fail."""
+        await self._inner.wait_closed()
 
 
 MakeCarriers = Callable[[NodeKey, TokenRing, SwarmNodeConfig], Carriers]

@@ -104,8 +104,7 @@ def watch_traffic(
     """Let the meter count everything that this node moves, and end what it moves for others."""
     membership.relaying.desk.may_relay = lambda: meter.allowance is Allowance.OPEN
     upkeep = Upkeep(membership.peers, clock)
-    ends = (carriers.rpc, carriers.datagrams, carriers.dht_datagrams, upkeep)
-    for end in ends:
+    for end in (*carriers.metered, upkeep):
         meter.watch(end.moved)
     for http in (web, membership.acquaintance.search.asker):
         meter.watch(partial(moved_over_http, http))

@@ -17,10 +17,7 @@ from neuroswarm.errors import SchemaMismatch
 from neuroswarm.v1 import heartbeat_pb2, rounds_pb2
 from neuroswarm.values import NODE_ID_BYTES, Endpoint, NodeId, Reach
 from neuroswarm.wire import limits
-from neuroswarm.wire.checks import check_count as _check_count
-from neuroswarm.wire.checks import check_finite as _check_finite
-from neuroswarm.wire.checks import check_hash as _check_hash
-from neuroswarm.wire.checks import check_text as _check_text
+from neuroswarm.wire.checks import check_count, check_finite, check_hash, check_text
 from neuroswarm.wire.hosts import is_host
 
 M = TypeVar("M", bound=Message)
@@ -251,16 +248,16 @@ def decode_contribution(body: bytes) -> Contribution:
     """Read a contribution header; SchemaMismatch or MessageTooLarge if it is out of bounds."""
     m = parse(rounds_pb2.Contribution, body)
     _check_round(m.swarm_id, m.round, m.base_digest)
-    _check_hash("architecture", m.architecture)
-    _check_count("fragments", len(m.fragments), limits.MAX_FRAGMENTS)
-    _check_count("inner steps", m.inner_steps, limits.MAX_COUNT)
-    _check_count("tokens", m.tokens, limits.MAX_COUNT)
-    _check_text("codec", m.codec, limits.MAX_NAME_CHARS)
-    _check_finite("loss", m.loss)
+    check_hash("architecture", m.architecture)
+    check_count("fragments", len(m.fragments), limits.MAX_FRAGMENTS)
+    check_count("inner steps", m.inner_steps, limits.MAX_COUNT)
+    check_count("tokens", m.tokens, limits.MAX_COUNT)
+    check_text("codec", m.codec, limits.MAX_NAME_CHARS)
+    check_finite("loss", m.loss)
     parts: list[FragmentPayload] = []
     for p in m.fragments:
-        _check_hash("payload hash", p.payload_hash)
-        _check_count("payload bytes", p.payload_bytes, 4 * limits.MAX_FRAGMENT_PARAMS)
+        check_hash("payload hash", p.payload_hash)
+        check_count("payload bytes", p.payload_bytes, 4 * limits.MAX_FRAGMENT_PARAMS)
         if parts and p.fragment <= parts[-1].fragment:
             raise SchemaMismatch(f"fragments out of order: {p.fragment} in a contribution")
         parts.append(FragmentPayload(p.fragment, p.payload_hash, p.payload_bytes))
@@ -281,7 +278,7 @@ def decode_skip(body: bytes) -> Skip:
     """Read a skip; SchemaMismatch if it is out of bounds."""
     m = parse(rounds_pb2.Skip, body)
     _check_round(m.swarm_id, m.round, m.base_digest)
-    _check_count("inner steps", m.inner_steps, limits.MAX_COUNT)
+    check_count("inner steps", m.inner_steps, limits.MAX_COUNT)
     return Skip(m.swarm_id, m.round, m.base_digest, m.inner_steps)
 
 
@@ -289,7 +286,7 @@ def decode_ready(body: bytes) -> Ready:
     """Read a ready; SchemaMismatch if it is out of bounds."""
     m = parse(rounds_pb2.Ready, body)
     _check_round(m.swarm_id, m.round, m.base_digest)
-    _check_count("inner steps", m.inner_steps, limits.MAX_COUNT)
+    check_count("inner steps", m.inner_steps, limits.MAX_COUNT)
     return Ready(m.swarm_id, m.round, m.base_digest, m.inner_steps)
 
 
@@ -303,8 +300,8 @@ def decode_seal(body: bytes) -> Seal:
 def decode_amendment(body: bytes) -> Amendment:
     """Read an amendment; SchemaMismatch or MessageTooLarge if it is out of bounds."""
     m = parse(rounds_pb2.Amendment, body)
-    _check_hash("swarm id", m.swarm_id)
-    _check_count("bytes of rules", len(m.rules), limits.MAX_RULES_BYTES)
+    check_hash("swarm id", m.swarm_id)
+    check_count("bytes of rules", len(m.rules), limits.MAX_RULES_BYTES)
     return Amendment(m.swarm_id, m.rules)
 
 
@@ -326,26 +323,26 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
     """Read a heartbeat; SchemaMismatch or MessageTooLarge if it is out of bounds."""
     m = parse(heartbeat_pb2.Heartbeat, body)
     if m.swarm_id:
-        _check_hash("swarm id", m.swarm_id)
+        check_hash("swarm id", m.swarm_id)
     if m.digest:
-        _check_hash("digest", m.digest)
+        check_hash("digest", m.digest)
     for name in ("instance", "twin"):
         if len(getattr(m, name)) not in (0, limits.INSTANCE_BYTES):
             raise SchemaMismatch(f"{name}: {len(getattr(m, name))} bytes")
-    _check_text("host", m.host, limits.MAX_HOST_CHARS)
-    _check_count("other hosts", len(m.other_hosts), limits.MAX_HOSTS - 1)
-    _check_count("their characters", sum(map(len, m.other_hosts)), limits.MAX_HOST_CHARS)
+    check_text("host", m.host, limits.MAX_HOST_CHARS)
+    check_count("other hosts", len(m.other_hosts), limits.MAX_HOSTS - 1)
+    check_count("their characters", sum(map(len, m.other_hosts)), limits.MAX_HOST_CHARS)
     for host in (m.host, *m.other_hosts):
         if not is_host(host):
             raise SchemaMismatch(f"not a host: {host!r}")
     for name in ("grpc_port", "heartbeat_port", "http_port", "dht_port"):
-        _check_count(name, getattr(m, name), 65535)
+        check_count(name, getattr(m, name), 65535)
     for name in ("sequence", "round", "inner_steps", "available_memory_mb"):
-        _check_count(name, getattr(m, name), limits.MAX_COUNT)
-    _check_count("hosted fragments", m.first_fragment + m.num_fragments, limits.MAX_FRAGMENTS)
+        check_count(name, getattr(m, name), limits.MAX_COUNT)
+    check_count("hosted fragments", m.first_fragment + m.num_fragments, limits.MAX_FRAGMENTS)
     for name in ("time", "network_saturation", "tokens_per_s"):
-        _check_finite(name, getattr(m, name))
-    _check_count("relays", len(m.relays), limits.MAX_RELAYS)
+        check_finite(name, getattr(m, name))
+    check_count("relays", len(m.relays), limits.MAX_RELAYS)
     if any(len(relay) != NODE_ID_BYTES for relay in m.relays):
         raise SchemaMismatch(f"relays: an id of other than {NODE_ID_BYTES} bytes")
     return Heartbeat(
@@ -382,15 +379,15 @@ def _encode_list(proto: rounds_pb2.Ballot | rounds_pb2.Confirm, value: Ballot | 
 
 def _checked_ids(ids: Iterable[bytes]) -> tuple[bytes, ...]:
     found = tuple(ids)
-    _check_count("contributions", len(found), limits.MAX_SET)
+    check_count("contributions", len(found), limits.MAX_SET)
     for before, after in zip((b"", *found), found, strict=False):
-        _check_hash("contribution id", after)
+        check_hash("contribution id", after)
         if after <= before:
             raise SchemaMismatch("contribution ids are not strictly ascending")
     return found
 
 
 def _check_round(swarm_id: bytes, round_: int, base_digest: bytes) -> None:
-    _check_hash("swarm id", swarm_id)
-    _check_hash("base digest", base_digest)
-    _check_count("round", round_, limits.MAX_COUNT)
+    check_hash("swarm id", swarm_id)
+    check_hash("base digest", base_digest)
+    check_count("round", round_, limits.MAX_COUNT)

@@ -5,6 +5,7 @@ Needs root, iproute2 and nftables. No namespace has a link to the machine's own 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -46,6 +47,7 @@ _READ_PAGE = (
 _numbers = itertools.count()
 
 
+@functools.cache
 def find_obstacle() -> str:
     """Why no lab can be made here; empty if one can."""
     if os.geteuid() != 0:

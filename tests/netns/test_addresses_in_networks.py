@@ -36,8 +36,9 @@ def find_obstacle() -> str:
     if shutil.which("ip") is None:
         return "not installed: ip (Debian: iproute2)"
     try:
-        run("ip", "netns", "add", "nsaddrprobe")
-        run("ip", "netns", "del", "nsaddrprobe")
+        probe = next(_names)  # other tests look at the same time
+        run("ip", "netns", "add", probe)
+        run("ip", "netns", "del", probe)
     except subprocess.CalledProcessError as error:
         return f"this kernel refuses namespaces: {error.stderr.strip()}"
     return ""

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from netns_lab import MASQUERADE, SYMMETRIC, Lab, Machine, find_obstacle, lab, wait_for
+from netns_lab import MASQUERADE, SYMMETRIC, Lab, Machine, wait_for
 
 ROUNDS = 3
 """Rounds with everybody's contribution that are waited for."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def obstacle() -> None:
-    if why := find_obstacle():
-        pytest.skip(why)
-
-
-@pytest.fixture
-def net(tmp_path: Path) -> Iterator[Lab]:
-    with lab(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

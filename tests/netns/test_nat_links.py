@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from netns_lab import MASQUERADE, SYMMETRIC, Lab, Machine, find_obstacle, lab, wait_for
+from netns_lab import MASQUERADE, SYMMETRIC, Lab, Machine, wait_for
 
 LIGHT_NODE = Path(__file__).with_name("light_node.py")
 CALLS = 3
 """Answered calls to each peer that are waited for."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def obstacle() -> None:
-    if why := find_obstacle():
-        pytest.skip(why)
-
-
-@pytest.fixture
-def net(tmp_path: Path) -> Iterator[Lab]:
-    with lab(tmp_path) as made:
-        yield made
 
 
 def start(machine: Machine, *hints: Machine) -> None:

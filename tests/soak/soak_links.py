@@ -20,18 +20,10 @@ from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.errors import PeerUnreachable
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token_ring import TokenRing
-from neuroswarm.node.carriers import NetworkCarriers
-from neuroswarm.transport import (
-    DatagramHandler,
-    Datagrams,
-    Guard,
-    Pipe,
-    Pipes,
-    Rpc,
-    StreamHandler,
-    UnaryHandler,
-)
+from neuroswarm.node.carriers import NetworkCarriers, WrappedCarriers
+from neuroswarm.transport import DatagramHandler, Datagrams, Rpc
 from neuroswarm.values import Endpoint, PeerAddress
+from neuroswarm.wrapping import WrappedDatagrams, WrappedRpc
 
 STATE = "State/"
 MANIFEST = "State/Manifest"
@@ -103,29 +95,12 @@ async def _pause(seconds: float) -> None:
             await asyncio.Event().wait()
 
 
-class BadRpc:
+class BadRpc(WrappedRpc):
     """`transport.Rpc` over another one, with faults."""
 
     def __init__(self, rpc: Rpc, links: Links) -> None:
-        self._rpc = rpc
+        super().__init__(rpc)
         self._links = links
-
-    @property
-    def bytes_sent(self) -> int:
-        return self._rpc.bytes_sent
-
-    @property
-    def bytes_received(self) -> int:
-        return self._rpc.bytes_received
-
-    def guard(self, guard: Guard) -> None:
-        self._rpc.guard(guard)
-
-    def serve_unary(self, method: str, handler: UnaryHandler) -> None:
-        self._rpc.serve_unary(method, handler)
-
-    def serve_stream(self, method: str, handler: StreamHandler) -> None:
-        self._rpc.serve_stream(method, handler)
 
     async def call(
         self, peer: PeerAddress, method: str, request: bytes, *, timeout_s: float
@@ -138,7 +113,7 @@ class BadRpc:
             await self._run_out(peer, deadline)
         is_late = links.is_late()
         await self._delay(peer, method, deadline)
-        reply = await self._rpc.call(peer, method, request, timeout_s=self._left_s(deadline))
+        reply = await self.inner.call(peer, method, request, timeout_s=self._left_s(deadline))
         if is_late or links.is_blocked(port, "replies"):
             await self._run_out(peer, deadline)
         return reply
@@ -159,7 +134,7 @@ class BadRpc:
         if links.is_blocked(port, "calls") or links.is_lost("calls"):
             await self._run_out(peer, deadline)
         is_late = links.is_late()
-        messages = self._rpc.stream(peer, method, request, timeout_s=timeout_s)
+        messages = self.inner.stream(peer, method, request, timeout_s=timeout_s)
         async with aclosing(messages):
             async for message in messages:
                 await self._delay(peer, method, deadline)
@@ -182,28 +157,12 @@ class BadRpc:
         return max(0.001, deadline - asyncio.get_running_loop().time())
 
 
-class BadDatagrams:
+class BadDatagrams(WrappedDatagrams):
     """`transport.Datagrams` over another one, with faults."""
 
     def __init__(self, datagrams: Datagrams, links: Links) -> None:
-        self._datagrams = datagrams
+        super().__init__(datagrams)
         self._links = links
-
-    @property
-    def bytes_sent(self) -> int:
-        return self._datagrams.bytes_sent
-
-    @property
-    def bytes_received(self) -> int:
-        return self._datagrams.bytes_received
-
-    @property
-    def num_received(self) -> int:
-        return self._datagrams.num_received
-
-    @property
-    def num_dropped(self) -> int:
-        return self._datagrams.num_dropped
 
     def on_datagram(self, handler: DatagramHandler) -> None:
         """Hand on what no partition keeps out."""
@@ -212,50 +171,26 @@ class BadDatagrams:
             if not self._links.is_blocked(source.port, "datagrams"):
                 handler(data, source)
 
-        self._datagrams.on_datagram(receive)
+        super().on_datagram(receive)
 
     def send(self, to: Endpoint, data: bytes) -> None:
         """Send, unless a fault strikes."""
         links = self._links
         links.counts["datagrams"] += 1
         if not (links.is_blocked(to.port, "datagrams") or links.is_lost("datagrams")):
-            self._datagrams.send(to, data)
+            super().send(to, data)
 
 
-class BadCarriers:
+class BadCarriers(WrappedCarriers):
     """`node.carriers.Carriers`: gRPC and UDP over a bad network."""
 
     def __init__(
         self, key: NodeKey, tokens: TokenRing, config: SwarmNodeConfig, links: Links
     ) -> None:
-        self._carriers = NetworkCarriers(key, tokens, config)
-        self.rpc = BadRpc(self._carriers.rpc, links)
-        self.datagrams = BadDatagrams(self._carriers.datagrams, links)
-        self.dht_datagrams = BadDatagrams(self._carriers.dht_datagrams, links)
-
-    @property
-    def dht_endpoint(self) -> Endpoint:
-        return self._carriers.dht_endpoint
-
-    @property
-    def grpc_endpoint(self) -> Endpoint:
-        return self._carriers.grpc_endpoint
-
-    @property
-    def heartbeat_endpoint(self) -> Endpoint:
-        return self._carriers.heartbeat_endpoint
-
-    def use_pipes(self, pipes: Pipes) -> None:
-        self._carriers.use_pipes(pipes)
-
-    def accept(self, pipe: Pipe) -> None:
-        self._carriers.accept(pipe)
-
-    async def start(self) -> None:
-        await self._carriers.start()
-
-    async def stop(self) -> None:
-        await self._carriers.stop()
-
-    async def wait_closed(self) -> None:
-        await self._carriers.wait_closed()
+        carriers = NetworkCarriers(key, tokens, config)
+        super().__init__(
+            carriers,
+            rpc=BadRpc(carriers.rpc, links),
+            datagrams=BadDatagrams(carriers.datagrams, links),
+            dht_datagrams=BadDatagrams(carriers.dht_datagrams, links),
+        )
