@@ -168,7 +168,7 @@ def _explore(
 async def _ask_all(
     hints: Sequence[Hint], place: Place | None, token: SwarmToken, clock: Clock
 ) -> Explored:
-    from neuroswarm.discovery.lookup import NameLookup
+    from neuroswarm.discovery.host_names import NameLookup
     from neuroswarm.doctor.calling_back import ask_to_call_back
     from neuroswarm.doctor.exploring import explore
     from neuroswarm.identity.sealing import Sealer

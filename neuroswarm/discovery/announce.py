@@ -12,7 +12,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
-from neuroswarm.discovery.lookup import Lookup
+from neuroswarm.discovery.host_names import Lookup
 from neuroswarm.errors import ConfigError, PeerUnreachable
 from neuroswarm.hardware.interfaces import Interface, read_interfaces
 from neuroswarm.wire.hosts import is_address, is_host

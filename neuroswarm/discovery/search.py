@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from neuroswarm.clock import Clock
 from neuroswarm.discovery.hint import WAYS, Hint, Way
-from neuroswarm.discovery.lookup import Lookup
+from neuroswarm.discovery.host_names import Lookup
 from neuroswarm.discovery.tracker_asker import TrackerAsker
 from neuroswarm.discovery.tracker_messages import Reply
 from neuroswarm.errors import AdmissionError, PeerError, PeerUnreachable

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 import aiohttp
 
 from neuroswarm.clock import Clock
-from neuroswarm.discovery.lookup import ConnectionResolver, Lookup
+from neuroswarm.discovery.host_names import ConnectionResolver, Lookup
 from neuroswarm.discovery.tracker_messages import Reply, open_reply, seal_request
 from neuroswarm.errors import AdmissionError, BadSignature, MessageTooLarge, PeerUnreachable
 from neuroswarm.membership.own_record import OwnRecord

@@ -15,7 +15,7 @@ import aiohttp
 from neuroswarm.clock import Clock
 from neuroswarm.discovery.announce import route_to
 from neuroswarm.discovery.hint import Hint, Way
-from neuroswarm.discovery.lookup import ConnectionResolver, Lookup
+from neuroswarm.discovery.host_names import ConnectionResolver, Lookup
 from neuroswarm.doctor.calling_back import CallBack
 from neuroswarm.doctor.datagram_asker import ask_by_datagram, open_udp
 from neuroswarm.doctor.way import TIMEOUT_S, Target, WayFacts, ask_over_tcp

@@ -15,8 +15,8 @@ from neuroswarm.clock import Clock
 from neuroswarm.config.sections import NetworkConfig
 from neuroswarm.discovery.announce import find_lan_hosts, make_finder
 from neuroswarm.discovery.hint import read_hints
+from neuroswarm.discovery.host_names import CachedLookup, Lookup
 from neuroswarm.discovery.lan import LanScout, LanSelf
-from neuroswarm.discovery.lookup import CachedLookup, Lookup
 from neuroswarm.discovery.search import Search
 from neuroswarm.discovery.tracker_asker import TrackerAsker
 from neuroswarm.discovery.whereabouts import Whereabouts

@@ -13,7 +13,7 @@ from pathlib import Path
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.pieces import shape_of
-from neuroswarm.discovery.lookup import Lookup
+from neuroswarm.discovery.host_names import Lookup
 from neuroswarm.discovery.tracker_server import TrackerDirectory
 from neuroswarm.gossip.asking import Asker
 from neuroswarm.gossip.service import GossipService

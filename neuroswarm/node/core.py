@@ -17,12 +17,13 @@ from neuroswarm.clock import Clock, LivedClock, SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.discovery.lookup import Lookup, NameLookup
+from neuroswarm.discovery.host_names import Lookup, NameLookup
 from neuroswarm.errors import LifecycleError
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.identity.token_ring import TokenRing
 from neuroswarm.membership.address_quota import choose_quota
 from neuroswarm.metering.meter import Meter
+from neuroswarm.node.absence import Absence
 from neuroswarm.node.assembly import (
     Membership,
     RoundsRoom,
@@ -36,8 +37,8 @@ from neuroswarm.node.front import make_web
 from neuroswarm.node.home import Home, open_home
 from neuroswarm.node.intake import Cohort
 from neuroswarm.node.keeping import make_checkpointer, save_before_leaving
-from neuroswarm.node.link import Absence, watch_traffic
 from neuroswarm.node.metered_carriers import MeteredCarriers
+from neuroswarm.node.metering import watch_traffic
 from neuroswarm.node.newcomer import Newcomer
 from neuroswarm.node.recorder import Recorder, Sinks
 from neuroswarm.node.replica import Replica, Tamper

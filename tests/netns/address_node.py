@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from neuroswarm.clock import SystemClock
 from neuroswarm.config import HeartbeatConfig
 from neuroswarm.discovery.announce import make_finder
-from neuroswarm.discovery.lookup import NameLookup
+from neuroswarm.discovery.host_names import NameLookup
 from neuroswarm.discovery.whereabouts import Whereabouts
 from neuroswarm.heartbeat.service import HeartbeatService
 from neuroswarm.identity.node_key import NodeKey

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from neuroswarm.discovery import search
 from neuroswarm.discovery.hint import read_hints
-from neuroswarm.discovery.lookup import Lookup, NameLookup
+from neuroswarm.discovery.host_names import Lookup, NameLookup
 from neuroswarm.discovery.search import Search
 from neuroswarm.discovery.tracker_asker import TrackerAsker
 from neuroswarm.discovery.tracker_server import TrackerDirectory

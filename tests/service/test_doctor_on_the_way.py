@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from neuroswarm.clock import SystemClock
 from neuroswarm.discovery.hint import read_hints
-from neuroswarm.discovery.lookup import NameLookup
+from neuroswarm.discovery.host_names import NameLookup
 from neuroswarm.discovery.probe_desk import ProbeDesk
 from neuroswarm.doctor.exploring import Explored, explore
 from neuroswarm.doctor.judge_ways import judge_ways

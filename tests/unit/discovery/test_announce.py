@@ -10,7 +10,7 @@ from neuroswarm.discovery.announce import (
     make_finder,
     route_to,
 )
-from neuroswarm.discovery.lookup import NameLookup
+from neuroswarm.discovery.host_names import NameLookup
 from neuroswarm.errors import ConfigError, PeerUnreachable
 from neuroswarm.hardware.interfaces import Interface, read_interfaces
 

@@ -1,63 +1,20 @@
-"""A node's meter and the rest of the node: what is counted, and when the node is absent.
+"""What of a node's traffic its meter counts: calls, datagrams, HTTP, and connections kept alive.
 
-Knows nothing of rounds.
+Refuses to know what follows from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from neuroswarm.clock import Clock
-from neuroswarm.heartbeat.service import HeartbeatService
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.metering.allowance import Allowance
 from neuroswarm.metering.framing import UPKEEP_BYTES_PER_S, Moved, estimate_http
 from neuroswarm.metering.meter import Meter
 from neuroswarm.node.assembly import Membership
 from neuroswarm.node.metered_carriers import MeteredCarriers
-from neuroswarm.node.newcomer import Newcomer
-from neuroswarm.node.vigil import Vigil
-
-
-class Absence:
-    """Leaves the swarm when the caps are used up, and comes back when a period begins."""
-
-    def __init__(
-        self,
-        heartbeat: HeartbeatService,
-        vigil: Vigil,
-        newcomer: Newcomer,
-        *,
-        listen_s: float,
-        is_stopping: Callable[[], bool],
-    ) -> None:
-        """Wire up.
-
-        Args:
-            heartbeat: Tells the peers.
-            vigil: Keeps the node from speaking in rounds for a while.
-            newcomer: And until it has caught up.
-            listen_s: For how long at least once it is back: or it would take itself for alone.
-            is_stopping: Whether the node is leaving anyway.
-        """
-        self._heartbeat = heartbeat
-        self._vigil = vigil
-        self._newcomer = newcomer
-        self._listen_s = listen_s
-        self._is_stopping = is_stopping
-
-    def on_change(self, before: Allowance, now: Allowance) -> None:
-        """The allowance has changed."""
-        if self._is_stopping():
-            return
-        if now is Allowance.SILENT:
-            self._heartbeat.leave()
-        elif before is Allowance.SILENT:
-            self._vigil.listen(self._listen_s)
-            self._newcomer.comes_back()
-            self._heartbeat.come_back()
 
 
 class Upkeep:

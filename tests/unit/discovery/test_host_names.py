@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from neuroswarm.discovery import lookup as rules
-from neuroswarm.discovery.lookup import ConnectionResolver, NameLookup
+from neuroswarm.discovery import host_names as rules
+from neuroswarm.discovery.host_names import ConnectionResolver, NameLookup
 from neuroswarm.errors import PeerUnreachable
 
 
