@@ -175,4 +175,4 @@ class StoredFragment:
 
 def view_bytes(values: Tensor) -> memoryview:
     """The bytes of a contiguous tensor on the CPU, without a copy."""
-    return memoryview(values.detach().reshape(-1).view(torch.uint8).numpy()).cast("B")
+    return values.detach().reshape(-1).view(torch.uint8).numpy().data
