@@ -27,6 +27,7 @@ from neuroswarm.rounds.deference import Deference
 from neuroswarm.rounds.electorate import Electorate
 from neuroswarm.rounds.history import History
 from neuroswarm.rounds.phases import Action, Instant, Phase
+from neuroswarm.rounds.repetition import Repetition
 from neuroswarm.service import Service
 from neuroswarm.values import NodeId, PeerAddress
 from neuroswarm.wire import limits
@@ -77,6 +78,7 @@ class RoundDriver(Service):
         self._silent: frozenset[NodeId] = frozenset()
         self._deference = Deference()
         self._is_deferring = False
+        self._repetition = Repetition()
         self._round: Round | None = None
         self._wanted: dict[bytes, NodeId] = {}
         """Who has the payloads that are to be pulled once they are revealed."""
@@ -150,6 +152,9 @@ class RoundDriver(Service):
         )
         parts.holdings.forget_before(state.round)
         parts.intake.archive.reveal()  # of the rounds before; what is resumed is withheld again
+        self._repetition = Repetition()
+        if said:
+            self._repetition.said_something(self._clock.monotonic())
         parts.resuming.begin(said)
         if parts.resuming.is_due:
             await parts.resuming.take_up(current, self._clock.monotonic())
@@ -176,6 +181,7 @@ class RoundDriver(Service):
                 return None
             if action is not None:
                 await self._act(current, action)
+                self._repetition.said_something(self._clock.monotonic())
             else:
                 await self._wait(current.deadline)
 
@@ -361,8 +367,10 @@ class RoundDriver(Service):
         parts = self._parts
         met = frozenset(peer.node_id for peer in parts.crowd.live())
         if not met <= self._met:
-            parts.voice.repeat()
+            parts.voice.repeat(with_payload=True)
             parts.voice.pass_on(parts.intake.pending_amendments(), parts.intake.convictions)
+        elif self._repetition.is_due(self._clock.monotonic()):
+            parts.voice.repeat(with_payload=False)
         self._met = met
         history = parts.intake.history
         assert history is not None, "_open sets it"

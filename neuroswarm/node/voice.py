@@ -81,7 +81,7 @@ class Voice:
         self._about: tuple[int, bytes] = (0, b"")
         self._said: dict[Kind, Said] = {}
         self._lost: frozenset[Kind] = frozenset()
-        self._seal: Signed | None = None
+        self._spoken: dict[Kind, Signed] = {}
         self._is_revealed = False
 
     async def begin(self, round_: int, base_digest: bytes) -> dict[Kind, Said]:
@@ -91,7 +91,7 @@ class Voice:
         is signed in this round.
         """
         self._about = (round_, base_digest)
-        self._seal, self._is_revealed = None, False
+        self._spoken, self._is_revealed = {}, False
         found = await self._recall()
         own = {k: said for k, said in found.said.items() if self._is_own(said)}
         self._said = {kind: said for kind, said in own.items() if _is_whole(said)}
@@ -123,13 +123,19 @@ class Voice:
         """Whether this node said it; the folder may have had another key before."""
         return said.signed.public_key == self._signer.public_key
 
-    def repeat(self) -> None:
-        """Spread again what was said about this round, for peers that came in the middle of it."""
+    def repeat(self, *, with_payload: bool) -> None:
+        """Spread again what was said about this round, for peers that missed it.
+
+        Args:
+            with_payload: Whether a small payload that is revealed travels along: for peers that
+                came in the middle of the round. Others pull it, if they miss it.
+        """
         if self._is_mute():
             return
         for said in self._said.values():
-            self._spread_whole(said)
-        self._spread(self._seal)
+            self._spread_whole(said, with_payload=with_payload)
+        for signed in self._spoken.values():
+            self._spread(signed)
 
     def pass_on(self, amendments: Iterable[Signed], proofs: Iterable[Proof]) -> None:
         """Spread what others have signed, for peers that came later."""
@@ -141,12 +147,12 @@ class Voice:
     def say_ready(self, inner_steps: int) -> None:
         """Spread that the inner steps are taken."""
         body = Ready(self._swarm_id, *self._about, inner_steps).encode()
-        self._spread(sign(Kind.READY, body, self._signer))
+        self._speak(sign(Kind.READY, body, self._signer))
 
     def say_skip(self, inner_steps: int) -> None:
         """Spread that this node publishes nothing in this round."""
         body = Skip(self._swarm_id, *self._about, inner_steps).encode()
-        self._spread(sign(Kind.SKIP, body, self._signer))
+        self._speak(sign(Kind.SKIP, body, self._signer))
 
     async def sign_contribution(self, header: Contribution, payload: bytes) -> Signed | None:
         """Sign a header and note it with its payload; None if the disk refuses, or it is lost."""
@@ -159,7 +165,7 @@ class Voice:
     def say_seal(self) -> None:
         """Spread that no further contribution is taken."""
         body = Seal(self._swarm_id, *self._about).encode()
-        self._seal = self._spread(sign(Kind.SEAL, body, self._signer))
+        self._speak(sign(Kind.SEAL, body, self._signer))
 
     def reveal(self) -> None:
         """Spread the payload of what was published in this round, if there is any and it is small.
@@ -169,12 +175,17 @@ class Voice:
         self._is_revealed = True
         said = self._said.get(Kind.CONTRIBUTION)
         if said is not None and not self._is_mute():
-            self._spread_whole(said)
+            self._spread_whole(said, with_payload=True)
 
-    def _spread_whole(self, said: Said) -> None:
+    def _speak(self, signed: Signed) -> None:
+        """Say what needs no note on disk: said anew after a restart, it may differ."""
+        self._spoken[signed.kind] = signed
+        self._spread(signed)
+
+    def _spread_whole(self, said: Said, *, with_payload: bool) -> None:
         is_small = 0 < len(said.payload) <= self._max_inline_bytes
         is_payload = said.signed.kind is Kind.CONTRIBUTION and is_small
-        inline = said.payload if is_payload and self._is_revealed else None
+        inline = said.payload if is_payload and self._is_revealed and with_payload else None
         self._spreader.spread(said.signed, inline=inline)
 
     async def say_ballot(

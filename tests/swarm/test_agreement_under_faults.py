@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from neuroswarm.gossip.push import decode_push
 from neuroswarm.rounds.statements import Proof, Statement
+from neuroswarm.testing.faults import Passage
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.swarm import Swarm
 from neuroswarm.values import NodeId
+from neuroswarm.wire.messages import decode_contribution
 from neuroswarm.wire.signed import Kind, Signed
 
 NAMES = ("anna", "bert", "carl", "dora")
@@ -43,6 +46,37 @@ async def test_bits_are_equal_though_a_fifth_of_all_messages_is_lost_and_all_are
         assert all(len(found) == 1 for found in digests.values()), digests
         assert all(m.statistics.foreign_contributions_used > 0 for m in swarm.running)
         assert min(fired) > 100
+
+
+PATIENT = {"min_grace_s": 15.0, "seal_deadline_s": 30.0, "collect_deadline_s": 30.0}
+"""A round that misses a header waits for it longer than its author takes to say it again."""
+
+TRIES = 4 * 3
+"""Pushes of one batch that are lost until its author gives up, to three peers."""
+
+
+async def test_a_header_that_is_lost_to_all_is_said_again(tmp_path: Path):
+    async with Swarm(tmp_path, rounds=PATIENT, heartbeat={"interval_s": 1.0}) as swarm:
+        anna, *_ = await swarm.found(*NAMES)
+        await swarm.until_round(2)
+        rounds: set[int] = set()
+
+        def has_header(passage: Passage) -> bool:
+            if lost.fired == TRIES:
+                return False
+            said = [relayed.message for relayed in decode_push(passage.data).messages]
+            headers = [message for message in said if message.kind == Kind.CONTRIBUTION]
+            rounds.update(decode_contribution(message.body).round for message in headers)
+            return bool(headers)
+
+        lost = swarm.network.drop(anna.node_id, None, "Gossip/Push", has_header)
+        await swarm.until(lambda: lost.fired == TRIES, what="anna's header to be lost")
+        await swarm.more_rounds(1)
+        (fork,) = rounds
+        for member in swarm.running:
+            commits = [event for event in await member.events() if event["event"] == "commit"]
+            (agreed,) = [event["signers"] for event in commits if event["round"] == fork + 1]
+            assert len(agreed) == len(NAMES)
 
 
 async def test_a_node_that_decided_another_set_is_repaired(tmp_path: Path):

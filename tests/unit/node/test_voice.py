@@ -108,14 +108,38 @@ async def test_a_payload_is_spread_only_when_it_is_revealed():
     assert signed is not None
     voice.spread_contribution(signed)
     voice.say_seal()
-    voice.repeat()
+    voice.repeat(with_payload=True)
     assert set(spread.inline) == {None}
     voice.reveal()
     assert (spread.signed[-1], spread.inline[-1]) == (signed, ONE)
     spread.inline.clear()
-    voice.repeat()
+    voice.repeat(with_payload=True)
     assert ONE in spread.inline
     assert [s.kind for s in spread.signed].count(Kind.SEAL) == 3, "said, and repeated twice"
+
+
+async def test_all_that_was_said_is_repeated_to_those_who_missed_it_without_the_payload():
+    spread = Spread()
+    voice = Voice(ANNA.key, SWARM, None, spread)
+    await voice.begin(3, BASE)
+    voice.say_ready(20)
+    signed = await voice.sign_contribution(ANNA.header(ONE), ONE)
+    assert signed is not None
+    voice.spread_contribution(signed)
+    voice.say_seal()
+    voice.reveal()
+    await voice.say_ballot((ONE * 4,))
+    said = {signed.id for signed in spread.signed}
+    spread.signed.clear()
+    spread.inline.clear()
+    voice.repeat(with_payload=False)
+    assert {signed.id for signed in spread.signed} == said
+    assert len(said) == 4
+    assert spread.inline == [None] * 4
+    await voice.begin(4, BASE)
+    spread.signed.clear()
+    voice.repeat(with_payload=False)
+    assert spread.signed == []
 
 
 async def test_a_new_round_reveals_nothing_of_itself():
@@ -126,7 +150,7 @@ async def test_a_new_round_reveals_nothing_of_itself():
     await voice.begin(4, BASE)
     header = ANNA.about(4, BASE).header(ONE)
     await voice.sign_contribution(header, ONE)
-    voice.repeat()
+    voice.repeat(with_payload=True)
     assert spread.inline == [None]
 
 
@@ -143,7 +167,7 @@ async def test_amendments_that_a_ballot_names_outlive_a_restart(tmp_path: Path):
     for kind in (Kind.BALLOT, Kind.CONFIRM):
         assert unpack_statements(said[kind].payload) == [amendment]
     second.reveal()
-    second.repeat()
+    second.repeat(with_payload=True)
     assert again.inline == [None, None], "amendments are no payload"
 
 
