@@ -16,11 +16,12 @@ from typing import Any
 from neuroswarm.clock import Clock
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.schedule import get_inner_steps
-from neuroswarm.errors import PeerError, RoundError
+from neuroswarm.errors import RoundError
 from neuroswarm.node.committing import Commit
 from neuroswarm.node.holdings import Holding
 from neuroswarm.node.inquiry import Download, Offer, Verdict
 from neuroswarm.node.round_parts import Observer, RoundParts
+from neuroswarm.node.wayfinding import Wayfinder
 from neuroswarm.rounds import statements
 from neuroswarm.rounds.agreement import Round
 from neuroswarm.rounds.deference import Deference
@@ -29,7 +30,7 @@ from neuroswarm.rounds.history import History
 from neuroswarm.rounds.phases import Action, Instant, Phase
 from neuroswarm.rounds.repetition import Repetition
 from neuroswarm.service import Service
-from neuroswarm.values import NodeId, PeerAddress
+from neuroswarm.values import NodeId
 from neuroswarm.wire import limits
 from neuroswarm.wire.signed import Kind, Signed
 
@@ -37,12 +38,6 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 0.1
 """How often progress and the peers' standing are looked at when nothing else happens."""
-
-MAX_INQUIRIES = 8
-"""Peers that are asked at once how they came to be elsewhere; each may take a download's time."""
-
-INQUIRY_PAUSE = 5.0
-"""Pause before the same peer is asked again, in multiples of the patience with it."""
 
 INLINE_WAIT_S = 0.1
 """Time for a small payload, which its author pushes, before it is pulled."""
@@ -72,9 +67,9 @@ class RoundDriver(Service):
         self._cfg = cfg
         self._clock = clock
         self._changed = asyncio.Event()
-        self._offer: Offer | None = None
-        self._asked_at: dict[NodeId, float] = {}
-        self._asking: set[NodeId] = set()
+        self._wayfinder = Wayfinder(
+            parts, patience_s=cfg.patience_s, clock=clock, spawn=self._spawn, wake=self.wake
+        )
         self._silent: frozenset[NodeId] = frozenset()
         self._deference = Deference()
         self._is_deferring = False
@@ -134,7 +129,7 @@ class RoundDriver(Service):
         offer = await self._take_part(current)
         commit = await self._conclude(current, offer)
         if commit is not None:
-            self._offer = self._parts.inquirer.keep(self._offer, self._parts.intake.history)
+            self._wayfinder.moved()
             if offer is not None:
                 self._deference.found_the_way()
             self._note_silence(current)
@@ -171,8 +166,7 @@ class RoundDriver(Service):
         while True:
             self._changed.clear()
             self._look_around()
-            if self._offer is not None:
-                offer, self._offer = self._offer, None
+            if (offer := self._wayfinder.take_offer()) is not None:
                 return offer
             if self._parts.resuming.is_due:
                 await self._parts.resuming.take_up(current, self._clock.monotonic())
@@ -339,7 +333,7 @@ class RoundDriver(Service):
             case Verdict():
                 commit = await parts.committer.replay(offer)
                 if commit is not None:  # the next round may be had from there at once
-                    self._asked_at.pop(offer.source.node_id, None)
+                    self._wayfinder.may_ask_again(offer.source.node_id)
                 return commit
             case None:
                 voters = current.confirmers(current.decided)
@@ -351,7 +345,7 @@ class RoundDriver(Service):
     async def _wait_for_offer(self) -> None:
         """Nobody gives the decided set: somebody may soon, or be ahead already."""
         until = self._clock.monotonic() + RETRY_S
-        while self._offer is None and self._clock.monotonic() < until:
+        while self._wayfinder.offer is None and self._clock.monotonic() < until:
             self._changed.clear()
             self._look_around()
             await self._wait(until)
@@ -363,7 +357,7 @@ class RoundDriver(Service):
     # -- others ahead or apart -------------------------------------------------------
 
     def _look_around(self) -> None:
-        """Greet newcomers; start to ask peers that have been ahead or apart for a while."""
+        """Greet newcomers, repeat what was lost, look for the way to peers that are elsewhere."""
         parts = self._parts
         met = frozenset(peer.node_id for peer in parts.crowd.live())
         if not met <= self._met:
@@ -372,30 +366,5 @@ class RoundDriver(Service):
         elif self._repetition.is_due(self._clock.monotonic()):
             parts.voice.repeat(with_payload=False)
         self._met = met
-        history = parts.intake.history
-        assert history is not None, "_open sets it"
-        parts.crowd.update_positions()
-        now, pause_s = self._clock.monotonic(), INQUIRY_PAUSE * self._cfg.patience_s
-        for peer in parts.crowd.ahead_or_apart(history, self._cfg.patience_s):
-            if peer.node_id in self._asking or len(self._asking) >= MAX_INQUIRIES:
-                continue
-            if now - self._asked_at.get(peer.node_id, -math.inf) >= pause_s:
-                self._asked_at[peer.node_id] = now
-                self._asking.add(peer.node_id)
-                self._spawn(self._inquire(peer, history, self._electorate.publish_quorum))
-        self._asked_at = {n: at for n, at in self._asked_at.items() if now - at < pause_s}
-
-    async def _inquire(self, peer: PeerAddress, history: History, quorum: int) -> None:
-        digest = history.digest
-        try:
-            offer = await self._parts.inquirer.ask(peer, history, quorum)
-        except PeerError as error:
-            logger.info("no way to catch up through %s: %s", peer.node_id, error)
-            return
-        finally:
-            self._asking.discard(peer.node_id)
-        if self._parts.replica.state.digest != digest:
-            offer = self._parts.inquirer.keep(offer, self._parts.intake.history)
-        if offer is not None:
-            self._offer = offer
-            self.wake()
+        assert parts.intake.history is not None, "_open sets it"
+        self._wayfinder.look_around(parts.intake.history, self._electorate.publish_quorum)
