@@ -259,8 +259,12 @@ class NodeCore(Service):
                     parts.membership.acquaintance.search.require_admission()
                 return make_genesis(self.config, parts.trainer, params)
 
+            def may_found() -> bool:
+                is_deaf = bool(wait_s) and parts.meter.is_silent
+                return not is_deaf and not parts.membership.finder.may_find_first
+
             state, is_founder = await parts.rounds.joiner.find_state(
-                found, wait_s=wait_s, may_found=lambda: not (wait_s and parts.meter.is_silent)
+                found, wait_s=wait_s, may_found=may_found
             )
             await parts.replica.adopt(state)
             await parts.rounds.downloader.forget(state.digest)

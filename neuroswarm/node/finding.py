@@ -133,6 +133,8 @@ class Finder(Service):
         """Times that a node which was found, and not known, was greeted."""
         self.num_keepers = 0
         """Nodes that keep this node's record under the key of the swarm."""
+        self._has_met_someone = False
+        self._has_looked = False
         if dht is not None:
             dht.seed_from(self._seeds)
 
@@ -140,6 +142,11 @@ class Finder(Service):
     def dht(self) -> DhtService | None:
         """The DHT; None if this node takes no part in it."""
         return self._dht
+
+    @property
+    def may_find_first(self) -> bool:
+        """Whether somebody answers in the DHT, and the first lookup of the swarm is not over."""
+        return self._has_met_someone and not self._has_looked
 
     def get_status(self) -> Mapping[str, object]:
         """What `/status` shows of the DHT."""
@@ -220,10 +227,12 @@ class Finder(Service):
 
     async def _look_for_ever(self, dht: DhtService) -> None:
         await dht.wait_for_contact()
+        self._has_met_someone = True
         while True:
             draft = self._draft()
             if draft is not None:
                 await self._look(dht, draft.swarm_id)
+            self._has_looked = True
             is_alone = not self._peers.alive(self._clock.monotonic())
             wait_s = self._config.lookup_s
             wait_s = min(wait_s, ALONE_S) if is_alone else wait_s

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from neuroswarm.dht.exchange import NUM_SENDS
 from neuroswarm.dht.service import DhtService
-from neuroswarm.testing.faults import DATAGRAM
+from neuroswarm.testing.faults import DATAGRAM, Passage, Place
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.swarm import Swarm
+from neuroswarm.v1 import envelope_pb2
 from neuroswarm.values import NodeId
+from neuroswarm.wire.dht_messages import Find, decode_request
 from neuroswarm.wire.dht_records import DhtRecord, fragment_key, node_key, swarm_key
+from neuroswarm.wire.messages import parse
+from neuroswarm.wire.signed import Kind
 
 DHT: dict[str, Any] = {
     "enabled": True,
@@ -61,6 +67,34 @@ async def test_node_that_is_told_of_one_node_in_the_dht_finds_all(tmp_path: Path
         assert found[dora.node_id].heartbeat_endpoints == (dora.parts.carriers.heartbeat_endpoint,)
         hosts = await find(anna, fragment_key(swarm_id, 0))
         assert hosts.keys() == {m.node_id for m in (anna, bert, carl, dora)}
+
+
+async def test_no_swarm_is_founded_while_the_first_lookup_of_the_dht_is_under_way(tmp_path: Path):
+    dht = {**DHT, "timeout_s": 2.0 * NUM_SENDS}  # asks again after 2 s
+    async with Swarm(tmp_path, dht=dht, rounds={"genesis_wait_s": 0.6}) as swarm:
+        others = anna, *_ = await swarm.found("anna", "bert", "carl")
+        await swarm.more_rounds(1)
+        key = swarm_key(anna.parts.cohort.swarm_id)
+        known = {member.node_id for member in others}
+        asked: Counter[Place] = Counter()
+
+        def is_lost(passage: Passage) -> bool:
+            """The first time that dora asks anyone for the swarm, and till then all heartbeats."""
+            statement = parse(envelope_pb2.Signed, passage.data)
+            if passage.source in known:
+                is_greeting = statement.kind == Kind.HEARTBEAT and passage.target not in known
+                return is_greeting and max(asked.values(), default=0) < 2
+            if statement.kind != Kind.DHT_REQUEST:
+                return False
+            if decode_request(statement.body).question != Find(key):
+                return False
+            asked[passage.target] += 1
+            return asked[passage.target] == 1
+
+        lookups = swarm.network.drop(method=DATAGRAM, when=is_lost)
+        (dora,) = await swarm.start("dora", knows=(), seeds=["carl"])
+        assert lookups.fired > 0
+        assert dora.first_round > 0
 
 
 async def test_halves_that_started_apart_merge_through_the_dht_alone(tmp_path: Path):
