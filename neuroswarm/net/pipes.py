@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import socket
-import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from neuroswarm.errors import PeerError, PeerUnreachable
+from neuroswarm.net.socket_folder import SocketFolder
 from neuroswarm.service import Service, State
 from neuroswarm.transport import Pipe, Pipes
 from neuroswarm.values import NodeId
@@ -106,7 +105,7 @@ class PipeSockets(Service):
 
     async def _open(self, stack: AsyncExitStack) -> None:
         try:
-            self._folder = Path(tempfile.mkdtemp(prefix="neuroswarm-"))
+            folder = await asyncio.to_thread(SocketFolder.make)
         except OSError as error:
             logger.warning(
                 "no folder for temporary sockets (%s): peers that need a relay cannot be called, "
@@ -114,7 +113,8 @@ class PipeSockets(Service):
                 error.strerror,
             )
             return
-        stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
+        stack.callback(folder.remove)
+        self._folder = folder.path
 
     async def _serve(self, door: Door, peer: NodeId) -> None:
         def enter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
