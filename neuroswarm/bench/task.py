@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from neuroswarm.clock import SystemClock
 from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.corpus.loading import read_text
 from neuroswarm.data.sampler import Batch, WindowSampler
+from neuroswarm.data.tokens import FlatTokens, split_tokens
 from neuroswarm.models.transformer import Transformer, TransformerConfig
-from neuroswarm.training.corpus import load_corpus
 from neuroswarm.training.loss import LossFunction, next_token_loss
 from neuroswarm.training.trainer import Trainer
 from neuroswarm.values import NodeId
@@ -100,10 +101,8 @@ class Text:
     @classmethod
     def deal(cls, tokens: Tensor, context: int) -> Text:
         """Deal out the training ranges of a text in pieces, in turn."""
-        sampler = WindowSampler(
-            tokens, context=context, batch_size=1, seed=0, node_id=NodeId(bytes(20))
-        )
-        train = torch.cat([tokens[start:end] for start, end in sampler.split.train])
+        split = split_tokens(tokens.numel(), context + 1)
+        train = torch.cat([tokens[start:end] for start, end in split.train])
         pieces = torch.split(train, PIECE_BYTES)
         parts = tuple(torch.cat(pieces[k::MAX_PARTS]) for k in range(MAX_PARTS))
         return cls(tokens, parts)
@@ -115,14 +114,14 @@ class PeerBatches:
     def __init__(self, text: Text, part: int, task: Task, seed: int) -> None:
         name = NodeId(bytes([part]) * 20)
         self._train = WindowSampler(
-            text.parts[part],
+            FlatTokens(text.parts[part]),
             context=task.context,
             batch_size=task.batch_size,
             seed=seed,
             node_id=name,
         )
         self._held_out = WindowSampler(
-            text.whole,
+            FlatTokens(text.whole),
             context=task.context,
             batch_size=task.eval_batch_size,
             seed=seed,
@@ -158,10 +157,10 @@ def flipped_loss(model: nn.Module, inputs_BT: Tensor, targets_BT: Tensor) -> Ten
 @functools.lru_cache(maxsize=1)
 def load_text(path: Path | None, context: int) -> Text:
     """The text of a path, or the built-in one (this Python's standard library)."""
-    logger = logging.getLogger("neuroswarm.training.corpus")
+    logger = logging.getLogger("neuroswarm.corpus.loading")
     level = logger.level
     logger.setLevel(logging.ERROR)  # that it takes the first bytes only is what is meant here
     try:
-        return Text.deal(load_corpus(path).tokens, context)
+        return Text.deal(read_text(path), context)
     finally:
         logger.setLevel(level)

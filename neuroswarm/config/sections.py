@@ -328,9 +328,10 @@ class DataConfig(Section):
     prefix = "data."
 
     path: Path | None = None
-    """Text file, or folder of text files. Unset: this Python's standard library source."""
+    """Text file, folder of text files, or folder of token shards. Unset: this Python's standard
+    library source."""
     max_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
-    """Bytes of text read at most."""
+    """Bytes of text read at most; token shards stay on the disk and have no limit."""
 
 
 class ResourceConfig(Section):

@@ -10,61 +10,15 @@ from __future__ import annotations
 import hashlib
 import struct
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import accumulate
 
-import torch
 from torch import Tensor
 
-from neuroswarm.errors import DataError
+from neuroswarm.data.tokens import Ranges, Tokens
 from neuroswarm.values import NodeId
-
-SEGMENT_TOKENS = 64 * 1024
-HELD_OUT_EVERY = 20
 
 Batch = tuple[Tensor, Tensor]
 """Inputs and targets, each int64 [B, T]; targets are the inputs one token later."""
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Half-open ranges of token positions to train on and to hold out; disjoint, ascending."""
-
-    train: tuple[tuple[int, int], ...]
-    held_out: tuple[tuple[int, int], ...]
-
-
-def split_tokens(num_tokens: int, window: int) -> Split:
-    """Hold out each 20th segment of 64 Ki tokens.
-
-    Where the text has fewer than 20 such segments they are made shorter, but never shorter than
-    a window; where it then has fewer than 20, the last one is held out. The same for all nodes.
-
-    Args:
-        num_tokens: Length of the text.
-        window: Tokens that a window needs (context + 1).
-
-    Raises:
-        DataError: the text has less than two windows.
-    """
-    if num_tokens < 2 * window:
-        raise DataError(
-            f"too little text: {num_tokens} tokens (needs at least {2 * window}; "
-            "give a larger file or folder, or a shorter context)"
-        )
-    segment = max(window, min(SEGMENT_TOKENS, num_tokens // HELD_OUT_EVERY))
-    num_segments = num_tokens // segment
-    held = list(range(HELD_OUT_EVERY - 1, num_segments, HELD_OUT_EVERY)) or [num_segments - 1]
-    train: list[tuple[int, int]] = []
-    at = 0
-    for index in held:
-        train.append((at, index * segment))
-        at = (index + 1) * segment
-    train.append((at, num_tokens))
-    return Split(
-        train=tuple((start, end) for start, end in train if end - start >= window),
-        held_out=tuple((index * segment, (index + 1) * segment) for index in held),
-    )
 
 
 class WindowSampler:
@@ -75,30 +29,28 @@ class WindowSampler:
     Held-out windows are spread evenly over the held-out ranges, the same for all nodes.
 
     Args:
-        tokens: The text. Integers, 1-D, CPU; never written to.
+        tokens: The text.
         context: T.
         batch_size: B.
         seed: Of the swarm, 0 to 2**64 - 1.
         node_id: Whose windows these are.
 
     Raises:
-        DataError: the text has less than two windows.
+        DataError: the text is too short.
     """
 
     def __init__(
-        self, tokens: Tensor, *, context: int, batch_size: int, seed: int, node_id: NodeId
+        self, tokens: Tokens, *, context: int, batch_size: int, seed: int, node_id: NodeId
     ) -> None:
-        if tokens.dim() != 1 or tokens.dtype.is_floating_point:
-            raise ValueError(f"tokens: {tokens.dtype} {tuple(tokens.shape)} (integers, 1-D)")
         if batch_size < 1 or context < 1:
             raise ValueError(f"batch {batch_size} x {context} tokens (both at least 1)")
         self._tokens = tokens
-        self._offsets_T = torch.arange(context + 1)
+        self._context = context
         self._batch_size = batch_size
         self._key = hashlib.sha256(
             b"neuroswarm v1 windows\0" + struct.pack("<Q", seed) + node_id
         ).digest()
-        self.split = split_tokens(len(tokens), context + 1)
+        self.split = tokens.split(context + 1)
         self._train = _Starts(self.split.train, context + 1)
         self._held_out = _Starts(self.split.held_out, context + 1)
 
@@ -119,15 +71,14 @@ class WindowSampler:
         return self._windows([self._held_out.position(rank) for rank in spread])
 
     def _windows(self, starts: list[int]) -> Batch:
-        positions_BT = torch.tensor(starts)[:, None] + self._offsets_T
-        windows_BT = self._tokens[positions_BT].to(torch.int64)
+        windows_BT = self._tokens.windows(starts, self._context + 1)
         return windows_BT[:, :-1].contiguous(), windows_BT[:, 1:].contiguous()
 
 
 class _Starts:
     """The positions at which a window may start, numbered 0 to `count` - 1."""
 
-    def __init__(self, ranges: tuple[tuple[int, int], ...], window: int) -> None:
+    def __init__(self, ranges: Ranges, window: int) -> None:
         self._ranges = ranges
         self._before = [0, *accumulate(end - start - window + 1 for start, end in ranges)]
         self.count = self._before[-1]

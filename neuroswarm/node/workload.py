@@ -15,12 +15,13 @@ from torch import Tensor, nn
 
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.corpus.loading import BYTE_VOCABULARY, Corpus, load_corpus
 from neuroswarm.data.sampler import WindowSampler
+from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.errors import ConfigError
 from neuroswarm.models.transformer import Transformer, TransformerConfig
-from neuroswarm.training.corpus import Corpus, load_corpus
 from neuroswarm.training.loss import next_token_loss
 from neuroswarm.training.trainer import Batches, Trainer
 from neuroswarm.values import NodeId
@@ -48,38 +49,40 @@ class Workload:
             DataError: there is no text to train on.
             ConfigError: the device is not there, or the data does not fit the settings.
         """
-        model = self.model if self.model is not None else _build_model(config)
+        batches, vocab_size = self._batches(config, node_id)
+        model = self.model if self.model is not None else _build_model(config, vocab_size)
         model.to(choose_device(config.resources.device))
         return Trainer(
             model,
-            self._batches(config, node_id),
+            batches,
             config.training,
             clock=clock,
             loss_fn=self.loss_fn,
         )
 
-    def _batches(self, config: SwarmNodeConfig, node_id: NodeId) -> Batches:
+    def _batches(self, config: SwarmNodeConfig, node_id: NodeId) -> tuple[Batches, int]:
+        """What to train on, and the vocabulary that the built-in model needs for it."""
         training = config.training
         if isinstance(self.data, Path) or self.data is None:
             path = self.data or config.data.path
             corpus = load_corpus(path, max_bytes=config.data.max_bytes)
         elif isinstance(self.data, Tensor):
-            corpus = Corpus(self.data, "tokens handed in")
+            corpus = Corpus(FlatTokens(self.data), "tokens handed in")
         elif not hasattr(self.data, "train"):
             raise ConfigError(
                 f"data of type {type(self.data).__name__} is neither a path, a tensor of integers "
                 "nor an object that makes batches"
             )
         else:
-            return self.data
+            return self.data, BYTE_VOCABULARY
         sampler: WindowSampler = corpus.sampler(
             context=training.context,
             batch_size=training.batch_size,
             seed=training.seed,
             node_id=node_id,
         )
-        logger.info("training on %s: %d tokens", corpus.source, corpus.tokens.numel())
-        return sampler
+        logger.info("training on %s: %d tokens", corpus.source, corpus.tokens.num_tokens)
+        return sampler, corpus.vocab_size
 
 
 def make_genesis(
@@ -145,12 +148,13 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def _build_model(config: SwarmNodeConfig) -> Transformer:
+def _build_model(config: SwarmNodeConfig, vocab_size: int) -> Transformer:
     training = config.training
     dimensions = TransformerConfig(
         dim=training.dim,
         num_layers=training.num_layers,
         num_heads=training.num_heads,
         context=training.context,
+        vocab_size=vocab_size,
     )
     return Transformer(dimensions, seed=training.seed)

@@ -24,12 +24,12 @@ from soak_links import BadCarriers, Links, Orders
 from neuroswarm.cli.logs import configure_logging
 from neuroswarm.cli.signals import run_service
 from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.corpus.loading import load_corpus
 from neuroswarm.data.sampler import Batch
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.node.core import Surroundings
 from neuroswarm.node.node import SwarmNode
 from neuroswarm.node.workload import Workload
-from neuroswarm.training.corpus import load_corpus
 from neuroswarm.training.trainer import Batches
 from neuroswarm.values import Endpoint, NodeId
 

@@ -16,6 +16,7 @@ from neuroswarm.clock import SystemClock
 from neuroswarm.codecs.registry import Int4
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.data.sampler import WindowSampler
+from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.diloco.ledger import Ledger
 from neuroswarm.diloco.outer import AgreedContribution, advance
 from neuroswarm.diloco.publication import Publication
@@ -35,7 +36,7 @@ class SmallNode:
 
     def __init__(self, seed: int = 0) -> None:
         shape = TransformerConfig(dim=16, num_layers=1, num_heads=2, context=8)
-        text = torch.arange(4000, dtype=torch.int64) % 97
+        text = FlatTokens(torch.arange(4000) % 97)
         batches = WindowSampler(text, context=8, batch_size=2, seed=0, node_id=ME)
         self.trainer = Trainer(Transformer(shape, seed=seed), batches, CONFIG, clock=SystemClock())
         fragments = self.trainer.fragments

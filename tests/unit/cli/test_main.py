@@ -19,7 +19,7 @@ def _no_settings_around(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["node"], ["tracker"], ["status"], ["token"], ["demo"], ["doctor"]]
+    "command", [[], ["node"], ["tracker"], ["status"], ["token"], ["demo"], ["doctor"], ["data"]]
 )
 def test_help_imports_nothing_heavy(command: list[str]):
     code = (

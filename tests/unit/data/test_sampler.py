@@ -3,7 +3,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from neuroswarm.data.sampler import SEGMENT_TOKENS, WindowSampler, split_tokens
+from neuroswarm.data.sampler import WindowSampler
+from neuroswarm.data.tokens import SEGMENT_TOKENS, FlatTokens, split_tokens
 from neuroswarm.errors import DataError
 from neuroswarm.values import NodeId
 
@@ -13,9 +14,8 @@ GOLDEN = [97, 2177, 3048, 1384, 2801, 2673, 1921, 1078]
 
 def sampler(num_tokens: int = 4000, *, node_id: NodeId = ALICE, seed: int = 7) -> WindowSampler:
     """A sampler over tokens whose values are their positions."""
-    return WindowSampler(
-        torch.arange(num_tokens), context=16, batch_size=8, seed=seed, node_id=node_id
-    )
+    tokens = FlatTokens(torch.arange(num_tokens))
+    return WindowSampler(tokens, context=16, batch_size=8, seed=seed, node_id=node_id)
 
 
 def test_targets_are_the_inputs_one_token_later():
@@ -94,4 +94,4 @@ def test_too_little_text_is_refused_with_what_is_needed():
 def test_only_flat_integer_tokens_are_taken():
     for tokens in (torch.zeros(100), torch.zeros(10, 10, dtype=torch.int64)):
         with pytest.raises(ValueError, match="tokens"):
-            WindowSampler(tokens, context=4, batch_size=2, seed=0, node_id=ALICE)
+            FlatTokens(tokens)

@@ -13,6 +13,7 @@ from neuroswarm.clock import SystemClock
 from neuroswarm.config import RoundConfig
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.data.sampler import WindowSampler
+from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import genesis
 from neuroswarm.gossip.asking import Asker
@@ -57,7 +58,7 @@ class LoneParts:
         torch.set_num_threads(1)
         clock, me = FakeClock(), Speaker("me")
         shape = TransformerConfig(dim=16, num_layers=1, num_heads=2, context=8)
-        text = torch.arange(4000, dtype=torch.int64) % 97
+        text = FlatTokens(torch.arange(4000) % 97)
         batches = WindowSampler(text, context=8, batch_size=2, seed=0, node_id=me.node_id)
         self.compute = compute
         self.trainer = Trainer(Transformer(shape, seed=0), batches, TRAINING, clock=SystemClock())

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from neuroswarm.clock import SystemClock
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.data.sampler import WindowSampler
+from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.errors import CheckpointError, ComputeError, NonFiniteLoss
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.training.loss import next_token_loss, takes_targets
@@ -37,7 +38,9 @@ class Noisy(nn.Module):
 
 
 def batches() -> WindowSampler:
-    return WindowSampler(TEXT, context=16, batch_size=4, seed=0, node_id=NodeId(b"n" * 20))
+    return WindowSampler(
+        FlatTokens(TEXT), context=16, batch_size=4, seed=0, node_id=NodeId(b"n" * 20)
+    )
 
 
 def trainer(model: nn.Module | None = None, config: TrainingConfig = CONFIG) -> Trainer:

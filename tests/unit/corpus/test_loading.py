@@ -3,13 +3,15 @@ from pathlib import Path
 
 import pytest
 
+from neuroswarm.corpus.loading import load_corpus, read_text
+from neuroswarm.corpus.preparing import prepare
+from neuroswarm.corpus.tokenizer import ByteTokenizer
 from neuroswarm.errors import DataError
-from neuroswarm.training.corpus import load_corpus
 from neuroswarm.values import NodeId
 
 
 def text_of(path: Path | None, **options: int) -> bytes:
-    return bytes(load_corpus(path, **options).tokens.numpy())
+    return bytes(read_text(path, **options).numpy())
 
 
 def write(root: Path, files: dict[str, bytes]) -> Path:
@@ -51,9 +53,20 @@ def test_reading_stops_at_the_limit_and_says_so(tmp_path: Path, caplog: pytest.L
 def test_the_default_is_the_standard_library():
     corpus = load_corpus(max_bytes=3_000_000)
     assert corpus.source == "the Python standard library"
-    assert len(corpus.tokens) > 1_000_000
-    assert text_of(None, max_bytes=3_000_000) == bytes(corpus.tokens.numpy())
-    assert b"import" in bytes(corpus.tokens.numpy())
+    text = text_of(None, max_bytes=3_000_000)
+    assert corpus.tokens.num_tokens == len(text) > 1_000_000
+    assert b"import" in text
+    assert bytes(corpus.tokens.windows([1000], 500)[0].tolist()) == text[1000:1500]
+
+
+def test_a_folder_of_shards_is_opened_and_brings_its_vocabulary(tmp_path: Path):
+    (tmp_path / "text").write_bytes(b"0123456789" * 500)
+    prepare([tmp_path / "text"], tmp_path / "out", ByteTokenizer())
+    corpus = load_corpus(tmp_path / "out", max_bytes=10)
+    assert corpus.vocab_size == 256
+    assert corpus.tokens.num_tokens == 5000
+    batch, _ = corpus.sampler(context=8, batch_size=2, seed=0, node_id=NodeId(b"n" * 20)).train(0)
+    assert set(batch.flatten().tolist()) <= set(b"0123456789")
 
 
 @pytest.mark.parametrize("name", ["missing", "empty", "binary"])

@@ -1,0 +1,125 @@
+"""`neuroswarm data`: make, look at and check token shards."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from neuroswarm.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from neuroswarm.corpus.preparing import Progress
+    from neuroswarm.corpus.shards import Manifest
+    from neuroswarm.corpus.tokenizer import Tokenizer
+
+app = typer.Typer(help="Make text into token shards, which nodes train on without reading it all.")
+
+Folder = Annotated[Path, typer.Argument(help="Folder that `neuroswarm data prepare` made.")]
+
+
+@app.callback(invoke_without_command=True)
+def data(context: typer.Context) -> None:
+    """Make text into token shards, which nodes train on without reading it all."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def prepare(
+    sources: Annotated[list[Path], typer.Argument(help="Text files, and folders of them.")],
+    out: Annotated[Path, typer.Option(help="The folder to make.")],
+    tokenizer: Annotated[
+        str, typer.Option(help="`bytes`, or the tokenizer.json of a Hugging Face model.")
+    ] = "bytes",
+    separator: Annotated[
+        str | None, typer.Option(help="A token to put after every file, as '<|endoftext|>'.")
+    ] = None,
+    shard_mb: Annotated[int, typer.Option(min=1, max=1024, help="Length of a shard, MB.")] = 16,
+) -> None:
+    """Make token shards of texts: `neuroswarm node --data FOLDER` trains on them.
+
+    The same texts make the same shards on every machine. Delete the folder to undo it.
+    """
+    from neuroswarm.corpus.preparing import prepare as make
+
+    chosen = _choose_tokenizer(tokenizer)
+    separator_id = None if separator is None else chosen.find(separator)
+    show = _Line()
+    try:
+        manifest = make(
+            sources,
+            out,
+            chosen,
+            separator=separator_id,
+            shard_bytes=shard_mb * 1_000_000,
+            on_progress=show.update,
+        )
+    finally:
+        show.end()
+    if show.progress is not None and show.progress.num_skipped:
+        typer.echo(f"left out: {show.progress.num_skipped} files that are empty or no text")
+    _describe(out, manifest)
+
+
+@app.command("show")
+def show_(folder: Folder) -> None:
+    """Tell what is in a folder of shards."""
+    from neuroswarm.corpus.shards import ShardFolder
+
+    found = ShardFolder(folder)
+    _describe(folder, found.manifest)
+    missing = len(found.manifest.shards) - len(found.held)
+    if missing:
+        typer.echo(f"missing here: {missing} shards")
+
+
+@app.command()
+def verify(folder: Folder) -> int:
+    """Read all shards and hold them against the manifest; exit code 74 if one is damaged."""
+    from neuroswarm.corpus.shards import ShardFolder
+
+    found = ShardFolder(folder)
+    damaged = list(found.verify())
+    for shard, why in damaged:
+        typer.echo(f"damaged: {folder / shard.name}: {why}", err=True)
+    if damaged:
+        return ExitCode.IO
+    missing = len(found.manifest.shards) - len(found.held)
+    typer.echo(f"sound: {len(found.held)} shards" + (f", {missing} missing" if missing else ""))
+    return ExitCode.OK
+
+
+def _choose_tokenizer(name: str) -> Tokenizer:
+    from neuroswarm.corpus.tokenizer import BYTES, ByteTokenizer, FileTokenizer
+
+    return ByteTokenizer() if name == BYTES else FileTokenizer(Path(name))
+
+
+def _describe(folder: Path, manifest: Manifest) -> None:
+    held_out = sum(shard.num_tokens for shard in manifest.shards if shard.is_held_out)
+    typer.echo(f"{folder}: {manifest.num_tokens:,} tokens in {len(manifest.shards)} shards")
+    typer.echo(f"held out: {held_out:,} tokens")
+    typer.echo(f"tokenizer: {manifest.tokenizer[:16]}, {manifest.vocab_size:,} tokens")
+    typer.echo(f"id: {manifest.id[:16]}")
+
+
+class _Line:
+    """One line of progress on a terminal; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self.progress: Progress | None = None
+        self._is_terminal = sys.stderr.isatty()
+
+    def update(self, progress: Progress) -> None:
+        self.progress = progress
+        if self._is_terminal:
+            done = f"{progress.text_bytes / 1e6:.0f} MB, {progress.num_tokens:,} tokens"
+            sys.stderr.write(f"\rread {progress.num_files} files, {done}   ")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._is_terminal:
+            sys.stderr.write("\n")

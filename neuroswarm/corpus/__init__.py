@@ -1,0 +1,1 @@
+"""What to train on, from files: text, and token shards made of it."""

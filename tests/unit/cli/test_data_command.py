@@ -1,0 +1,82 @@
+"""`neuroswarm data`: shards are made, told of and checked, and errors say what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from neuroswarm.cli.exit_codes import ExitCode
+from neuroswarm.cli.main import run
+
+TEXT = "the swarm trains on\n" * 1000
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def prepare(text: Path, out: Path, *more: str) -> int:
+    return run(["data", "prepare", str(text), "--out", str(out), *more])
+
+
+def test_shards_are_made_and_told_of(
+    tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "out"
+    assert prepare(text, out) == ExitCode.OK
+    told = capsys.readouterr().out
+    assert f"{out}: 20,000 tokens in 2 shards\nheld out: 1,000 tokens\n" in told
+    assert "tokenizer: bytes, 256 tokens\n" in told
+    assert run(["data", "show", str(out)]) == ExitCode.OK
+    assert capsys.readouterr().out == told
+    assert run(["data", "verify", str(out)]) == ExitCode.OK
+    assert capsys.readouterr().out == "sound: 2 shards\n"
+
+
+def test_damage_and_absence_are_told_apart(
+    tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "out"
+    assert prepare(text, out) == ExitCode.OK
+    (out / "held-out-00000.tokens").unlink()
+    assert run(["data", "verify", str(out)]) == ExitCode.OK
+    assert "sound: 1 shards, 1 missing" in capsys.readouterr().out
+    (out / "train-00000.tokens").write_bytes(b"x" * 19_000)
+    assert run(["data", "verify", str(out)]) == ExitCode.IO
+    assert "its bytes are not those that were prepared" in capsys.readouterr().err
+
+
+def test_files_left_out_are_told(tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "image").write_bytes(b"\x89PNG\0")
+    text.rename(folder / "text.txt")
+    assert prepare(folder, tmp_path / "out") == ExitCode.OK
+    assert "left out: 1 files that are empty or no text" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.txt"], "no such file or folder"),
+        (["text.txt", "--tokenizer", "none.json"], "cannot read the vocabulary none.json"),
+        (["text.txt", "--separator", "<s>"], "'<s>' is 3 bytes (one, with the byte tokenizer)"),
+    ],
+)
+def test_what_cannot_be_used_is_named(
+    tmp_path: Path, text: Path, arguments: list[str], message: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert run(["data", "prepare", *arguments, "--out", "out"]) == ExitCode.CONFIG
+    assert message in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+def test_a_folder_that_holds_no_shards_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["data", "show", str(tmp_path)]) == ExitCode.CONFIG
+    assert f"cannot read {tmp_path}/manifest.json: No such file" in capsys.readouterr().err
