@@ -164,8 +164,13 @@ def from_assignments(assignments: Iterable[str]) -> Layer:
 
 
 def from_flags(flags: Mapping[str, Any]) -> Layer:
-    """Take the flags that were given: those that are not None, not empty and not False."""
-    given = {n: v for n, v in flags.items() if v is not None and v is not False and v != []}
+    """Take the flags that were given: those that are not None, not False and no empty sequence.
+
+    What a repeatable flag is that was not given, an empty list or tuple, depends on the version
+    of the command line's library.
+    """
+    given = {n: v for n, v in flags.items() if v is not None and v is not False}
+    given = {n: v for n, v in given.items() if not isinstance(v, list | tuple) or v}
     return Layer(
         {SHORT_NAMES[name]: value for name, value in given.items()},
         {SHORT_NAMES[name]: f"--{name.replace('_', '-')}" for name in given},

@@ -54,7 +54,8 @@ def test_asked_tells_a_default_from_a_choice_of_the_same_value():
 
 
 def test_flags_that_were_not_given_set_nothing():
-    layer = from_flags({"port": 0, "name": None, "fresh": False, "tracker": [], "rounds": 3})
+    unset = {"name": None, "fresh": False, "tracker": [], "peer": ()}
+    layer = from_flags({"port": 0, "rounds": 3, **unset})
     assert dict(layer.values) == {"network.port": 0, "run.rounds": 3}
 
 
