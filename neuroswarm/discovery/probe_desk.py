@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from neuroswarm.clock import Clock
 from neuroswarm.errors import PeerError
-from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.membership.peer import Peer
+from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.values import Endpoint
 from neuroswarm.wire import limits, probes

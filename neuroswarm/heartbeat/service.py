@@ -21,7 +21,8 @@ from neuroswarm.heartbeat.remembered import Remembered
 from neuroswarm.heartbeat.restraint import Restraint
 from neuroswarm.membership.conduct import Offence
 from neuroswarm.membership.own_record import Hearing, OwnRecord
-from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.membership.peer import Peer
+from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.received import read_record
 from neuroswarm.membership.rivalry import Rivalry
 from neuroswarm.membership.token_buckets import TokenBuckets

@@ -11,28 +11,34 @@ from neuroswarm.membership.addresses import is_local_only, is_same_host
 
 
 def choose_host(
-    announced: Sequence[str], *, seen: str | None, answered: str | None, failed: str | None
+    announced: Sequence[str], *, seen: str | None, answered: str | None, failed: Sequence[str]
 ) -> str:
     """The host at which to reach a peer.
 
-    Where it answered a call last, else where its own messages come from, else the first; one at
-    which the newest call failed comes after all others.
+    Where it answered a call last, else the announced one where its own messages come from, else
+    the first one announced, else where its messages come from though it does not say to be there.
+    One at which a call failed since then comes after all others, the newest failure last.
 
     Args:
         announced: Hosts that it tells, best first; at least one.
-        seen: Where its last own message came from; None if it is known by hearsay only. It is
-            taken although it was not announced if all that were mean this machine to us.
-        answered: At which of them it answered a call; None before the first.
-        failed: At which of them a call failed since then; None if none did.
+        seen: Where its last own message came from; None if it is known by hearsay only.
+        answered: Where it answered a call; None before the first.
+        failed: Where calls failed since then, the newest last.
     """
-    if seen is not None and not is_local_only(seen) and all(map(is_local_only, announced)):
-        return seen
+    hosts = list(announced)
+    if seen is not None and not any(is_same_host(seen, host) for host in announced):
+        means_us = all(map(is_local_only, announced))
+        if means_us and not is_local_only(seen):
+            return seen
+        if not means_us:
+            hosts.append(seen)
 
-    def rank(host: str) -> tuple[bool, bool, bool]:
+    def rank(host: str) -> tuple[int, bool, bool, bool]:
         return (
-            is_same_host(host, failed),
+            max((i for i, other in enumerate(failed, 1) if is_same_host(host, other)), default=0),
             not is_same_host(host, answered),
+            host not in announced,
             not is_same_host(host, seen),
         )
 
-    return min(announced, key=rank)  # the first of equals
+    return min(hosts, key=rank)  # the first of equals

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from neuroswarm.membership.address_quota import AddressQuota
-from neuroswarm.membership.addresses import is_same_host
 from neuroswarm.membership.bans import Ban, Bans
 from neuroswarm.membership.conduct import Conduct, Offence, Standing
-from neuroswarm.membership.peer_host import choose_host
-from neuroswarm.values import Endpoint, NodeId, PeerAddress, Reach
+from neuroswarm.membership.peer import Peer
+from neuroswarm.values import Endpoint, NodeId, PeerAddress
 from neuroswarm.wire.messages import Heartbeat
 from neuroswarm.wire.signed import Signed
 
@@ -29,96 +27,6 @@ FORGET_INTERVALS = 12.0
 """Intervals of silence after which a peer is forgotten (60 s at the default of 5 s)."""
 
 _RTT_GAIN = 1 / 8
-
-
-@dataclass(slots=True)
-class Peer:
-    """One known peer."""
-
-    node_id: NodeId
-    heartbeat: Heartbeat
-    signed: Signed
-    last_seen_s: float
-    """Last sign of life on the monotonic clock."""
-    host_seen: str | None = None
-    """Source address of its last own message; None while it is known by hearsay only."""
-    host_since_s: float = 0.0
-    """Since when it is reached at the host where it is."""
-    rtt_s: float | None = None
-    """Smoothed round trip of calls; None before the first."""
-    host_answered: str | None = None
-    """Host at which it last answered a call and proved to be the one called."""
-    host_failed: str | None = None
-    """Host at which the newest failed call to it failed."""
-    is_suspected: bool = False
-    """A call to it failed since its last sign of life."""
-    clock_offset_s: float | None = None
-    """How far its clock is before this machine's; None before it was heard itself."""
-    hole: Endpoint | None = None
-    """Where its last own datagram came from: the way back through a NAT, while that lasts."""
-    is_dialled: bool | None = None
-    """Whether a connection of its own to the announced endpoint came about; None: not tried."""
-
-    @property
-    def host(self) -> str:
-        """Where to reach it: the announced host that works, or where it was seen."""
-        return choose_host(
-            self.heartbeat.hosts,
-            seen=self.host_seen,
-            answered=self.host_answered,
-            failed=self.host_failed,
-        )
-
-    @property
-    def is_proven_there(self) -> bool:
-        """Whether it was heard from its host, or answered a call there.
-
-        Otherwise it may just have named somebody who wants nothing of all this.
-        """
-        return any(is_same_host(self.host, host) for host in (self.host_seen, self.host_answered))
-
-    @property
-    def address(self) -> PeerAddress:
-        """Where it answers calls."""
-        return PeerAddress(self.node_id, Endpoint(self.host, self.heartbeat.grpc_port))
-
-    @property
-    def heartbeat_endpoint(self) -> Endpoint:
-        """Where it takes heartbeats; port 0 if it takes none.
-
-        Where it sends from, which is the only way behind a NAT, or where it says to be.
-        """
-        if self.hole is not None and self.heartbeat.heartbeat_port:
-            return self.hole
-        return self.announced_endpoint
-
-    @property
-    def announced_endpoint(self) -> Endpoint:
-        """Where it says that it takes heartbeats; port 0 if it takes none."""
-        return Endpoint(self.host, self.heartbeat.heartbeat_port)
-
-    @property
-    def is_heard_there(self) -> bool:
-        """Whether `heartbeat_endpoint` is surely its own, and not somebody's it just named."""
-        return self.hole is not None or self.is_proven_there
-
-    @property
-    def needs_relay(self) -> bool:
-        """Whether calls go through one of its relays: none came about without, or nobody knows.
-
-        Where this node has not tried, it believes those that have.
-        """
-        if self.is_dialled is not None:
-            return bool(self.heartbeat.relays) and not self.is_dialled
-        return bool(self.heartbeat.relays) and self.heartbeat.reach is not Reach.OPEN
-
-    @property
-    def heartbeat_endpoints(self) -> tuple[Endpoint, ...]:
-        """Where to tell it something: where it is, or, until that is known, where it may be."""
-        if self.is_heard_there or not self.heartbeat.other_hosts:
-            return (self.heartbeat_endpoint,)
-        port = self.heartbeat.heartbeat_port
-        return tuple(Endpoint(host, port) for host in self.heartbeat.hosts)
 
 
 class PeerTable:
@@ -193,7 +101,7 @@ class PeerTable:
             return True
         before = (known.heartbeat.hosts, known.heartbeat.grpc_port)
         if before != (heartbeat.hosts, heartbeat.grpc_port):
-            known.host_since_s, known.host_failed, known.is_dialled = now, None, None
+            known.host_since_s, known.hosts_failed, known.is_dialled = now, (), None
         is_leaving = heartbeat.is_leaving and not known.heartbeat.is_leaving
         known.heartbeat, known.signed, known.last_seen_s = heartbeat, signed, now
         known.host_seen = known.host_seen if host_seen is None else host_seen
@@ -220,9 +128,16 @@ class PeerTable:
             peer.hole = source
 
     def note_dialled(self, address: PeerAddress, *, is_reached: bool) -> None:
-        """Note whether a peer was reached at that address by a connection of its own."""
+        """Note whether a peer was reached at that address by a connection of its own.
+
+        Where it was reached it is called from now on, though it may not have announced it.
+        """
         peer = self._peers.get(address.node_id)
-        if peer is not None and peer.address == address:
+        if peer is None or peer.heartbeat.grpc_port != address.endpoint.port:
+            return
+        if is_reached and peer.is_at(address.endpoint.host):
+            peer.note_answer(address.endpoint.host)
+        if peer.address == address:
             peer.is_dialled = is_reached
 
     def get(self, node_id: NodeId) -> Peer | None:
@@ -278,7 +193,8 @@ class PeerTable:
         peer = self._peers.get(node_id)
         if peer is not None:
             peer.is_suspected = True
-            before, peer.host_failed = peer.host, peer.host
+            before = peer.host
+            peer.note_failure()
             if peer.host != before and now is not None:
                 peer.host_since_s = now
 
@@ -293,7 +209,7 @@ class PeerTable:
         peer = self._peers.get(node_id)
         if peer is not None:
             if now is None or now - rtt_s >= peer.host_since_s:
-                peer.host_answered, peer.host_failed = peer.host, None
+                peer.note_answer(peer.host)
             known = rtt_s if peer.rtt_s is None else peer.rtt_s
             peer.rtt_s = known + _RTT_GAIN * (rtt_s - known)
 

@@ -7,7 +7,8 @@ only a third one can see: each of them would else just not be heard any more. Re
 
 from __future__ import annotations
 
-from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.membership.peer import Peer
+from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.values import NodeId
 from neuroswarm.wire.messages import Heartbeat

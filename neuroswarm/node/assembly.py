@@ -139,7 +139,13 @@ def assemble_membership(
         clock=clock,
     )
     directory = TrackerDirectory(peers, sealer=tokens.sealer, clock=clock, record=record)
-    reach = ReachService(carriers.rpc, peers, clock=clock, on_change=heartbeat.announce_now)
+    reach = ReachService(
+        carriers.rpc,
+        peers,
+        announced=lambda: record.describe().hosts,
+        clock=clock,
+        on_change=heartbeat.announce_now,
+    )
     relaying = assemble_relaying(config.relay, carriers, reach, peers, clock=clock)
     relaying.lines.on_change = heartbeat.announce_now
     finder = make_finder(

@@ -14,7 +14,8 @@ from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import BadSignature, NonFiniteValues, PeerError, WrongPayload
 from neuroswarm.membership.claims import find_excess
 from neuroswarm.membership.conduct import Offence
-from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.membership.peer import Peer
+from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.node.voices import Voices
 from neuroswarm.rounds.electorate import Electorate

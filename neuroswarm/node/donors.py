@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from neuroswarm.clock import Clock
-from neuroswarm.membership.peer_table import Peer
+from neuroswarm.membership.peer import Peer
 from neuroswarm.values import NodeId, PeerAddress
 
 OUTDONE_S = 10.0

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from neuroswarm.clock import Clock
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import PeerError, PeerUnreachable
-from neuroswarm.membership.peer_table import Peer
+from neuroswarm.membership.peer import Peer
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.donors import Candidates, FirstLook, Rivals
 from neuroswarm.transfer.download import MAX_MANIFESTS, StateDownloader

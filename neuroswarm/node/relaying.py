@@ -14,7 +14,8 @@ from neuroswarm.clock import Clock
 from neuroswarm.config.sections import RelayConfig
 from neuroswarm.errors import PeerUnreachable
 from neuroswarm.membership.conduct import Offence
-from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.membership.peer import Peer
+from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.node.carriers import Carriers
 from neuroswarm.reach.service import ReachService
 from neuroswarm.relay.desk import RelayDesk

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from neuroswarm.membership.peer_table import Peer
+from neuroswarm.membership.peer import Peer
 from neuroswarm.values import NodeId
 
 RECENT_ROUNDS = 2

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from neuroswarm.clock import Clock
 from neuroswarm.errors import PeerError
 from neuroswarm.membership.addresses import is_same_host
-from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.membership.peer import Peer
+from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.transport import Rpc
 from neuroswarm.v1 import reach_pb2

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 
 from neuroswarm.clock import Clock
 from neuroswarm.errors import PeerError, PeerUnreachable
-from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.membership.addresses import is_same_host
+from neuroswarm.membership.peer import Peer
+from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.verdicts import Verdicts
 from neuroswarm.reach.cut_off import CutOff
 from neuroswarm.reach.dialling import DIAL, DIAL_TIMEOUT_S, DialBack
@@ -35,6 +37,10 @@ TRY_AGAIN_S = 120.0
 """Seconds between two calls straight to a peer that has relays."""
 
 MAX_ASKED_AT_ONCE = 4
+
+MAX_HOSTS_TOLD = 4
+"""Hosts that are named in the log as not announced: peers make them up as they like."""
+
 _ANSWER_TIMEOUT_S = 2.5 * DIAL_TIMEOUT_S
 
 
@@ -48,6 +54,7 @@ class ReachService(Service):
         rpc: Rpc,
         peers: PeerTable,
         *,
+        announced: Callable[[], Collection[str]],
         clock: Clock,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
@@ -56,12 +63,14 @@ class ReachService(Service):
         Args:
             rpc: Carries the calls.
             peers: Who may be asked.
+            announced: Hosts at which this node says to be now.
             clock: Tells the time and waits.
             on_change: Called when the answer to "is it reached" changes.
         """
         super().__init__()
         self._rpc = rpc
         self._peers = peers
+        self._announced = announced
         self._clock = clock
         self._on_change = on_change
         self._retry_at: dict[NodeId, float] = {}
@@ -72,6 +81,7 @@ class ReachService(Service):
         self._random = random.Random(peers.me)
         self.dial_back = DialBack(rpc, peers, clock=clock)
         self.verdicts = Verdicts()
+        self._hosts_told: set[str] = set()
         self.reason = ""
         """Why a peer did not reach this node last."""
 
@@ -151,6 +161,8 @@ class ReachService(Service):
         self.verdicts.note(peer.node_id, reply.reached_host, now)
         self.reason = reply.reason or self.reason
         self._note_change(before)
+        if reply.reached_host:
+            self._say_if_elsewhere(reply.reached_host)
 
     async def _try(self, peer: Peer) -> None:
         try:
@@ -182,6 +194,21 @@ class ReachService(Service):
         elif self.reach is Reach.OPEN:
             logger.info("other nodes reach this one")
         self._on_change()
+
+    def _say_if_elsewhere(self, host: str) -> None:
+        """Whoever only knows what this node announces does not find it there."""
+        announced = self._announced()
+        if host in self._hosts_told or any(is_same_host(host, other) for other in announced):
+            return
+        if len(self._hosts_told) < MAX_HOSTS_TOLD:
+            self._hosts_told.add(host)
+            logger.warning(
+                "peers reach this node at %s, and not where it says to be (%s): correct --announce "
+                "(or give --announce %s)",
+                host,
+                ", ".join(announced),
+                host,
+            )
 
     def _say_if_cut_off(self, known: list[Peer], now: float) -> None:
         if self._cut_off.look({peer.node_id for peer in known}, now):

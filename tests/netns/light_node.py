@@ -24,7 +24,8 @@ from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.identity.token_ring import TokenRing
 from neuroswarm.membership.own_record import OwnRecord
-from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.membership.peer import Peer
+from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.node.carriers import NetworkCarriers
 from neuroswarm.node.relaying import assemble_relaying
 from neuroswarm.reach.service import ReachService
@@ -104,7 +105,9 @@ async def main(folder: Path, host: str, hints: list[str]) -> None:
         clock=clock,
         hints=[Endpoint(hint, HEARTBEAT_PORT) for hint in hints],
     )
-    reach = ReachService(carriers.rpc, peers, clock=clock, on_change=heartbeat.announce_now)
+    reach = ReachService(
+        carriers.rpc, peers, announced=lambda: [host], clock=clock, on_change=heartbeat.announce_now
+    )
     relaying = assemble_relaying(RelayConfig(), carriers, reach, peers, clock=clock)
     relaying.lines.on_change = heartbeat.announce_now
     caller = Caller(carriers, peers)

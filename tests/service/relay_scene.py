@@ -90,7 +90,13 @@ class Scene:
         key = NodeKey.generate()
         carriers = NetworkCarriers(key, TokenRing(self.token), CONFIG)
         peers = PeerTable(key.node_id, 1e6)
-        reach = ReachService(carriers.rpc, peers, clock=self.clock, on_change=self.tell)
+        reach = ReachService(
+            carriers.rpc,
+            peers,
+            announced=lambda: [carriers.grpc_endpoint.host],
+            clock=self.clock,
+            on_change=self.tell,
+        )
         relaying = assemble_relaying(
             relay or RelayConfig(), carriers, reach, peers, clock=self.clock
         )

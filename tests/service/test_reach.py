@@ -55,6 +55,8 @@ class Swarm:
     network: MemoryNetwork = field(default_factory=MemoryNetwork)
     clock: FakeClock = field(default_factory=FakeClock)
     nodes: list[Node] = field(default_factory=list)
+    lies: dict[NodeId, Endpoint] = field(default_factory=dict)
+    """Where nodes wrongly say to be."""
 
     async def add(self, num: int) -> list[Node]:
         self.make(num)
@@ -68,7 +70,11 @@ class Swarm:
             peers = PeerTable(key.node_id, 1e6)
             changes: list[Reach] = []
             service = ReachService(
-                rpc, peers, clock=self.clock, on_change=lambda c=changes: c.append(Reach.OPEN)
+                rpc,
+                peers,
+                announced=lambda key=key, rpc=rpc: [self.told(key, rpc).host],
+                clock=self.clock,
+                on_change=lambda c=changes: c.append(Reach.OPEN),
             )
             self.nodes.append(Node(key, rpc, peers, service, changes))
         self.introduce()
@@ -83,9 +89,14 @@ class Swarm:
     def introduce(self) -> None:
         for node in self.nodes:
             for other in self.nodes:
-                signed, record = record_of(other.key, other.rpc.endpoint)
+                signed, record = record_of(other.key, self.told(other.key, other.rpc))
                 host = other.rpc.endpoint.host
                 node.peers.observe(signed, record, self.clock.monotonic(), host_seen=host)
+                node.peers.note_hole(other.id, Endpoint(host, 9999))
+
+    def told(self, key: NodeKey, rpc: MemoryRpc) -> Endpoint:
+        """Where a node says that it is."""
+        return self.lies.get(key.node_id, rpc.endpoint)
 
     def close_off(self, node: Node, *others: Node) -> None:
         """Let no call to the node through from these."""
@@ -175,7 +186,23 @@ async def test_the_host_that_datagrams_come_from_is_tried_too(swarm):
     a.peers.note_hole(b.id, Endpoint("10.0.0.1", 41000))
     answer = decode_dial_reply(await b.rpc.call(a.rpc.address, DIAL, b"", timeout_s=5))
     assert answer.reached_host == "10.0.0.1"
-    assert a.peers.get(b.id).is_dialled is not True, "nobody else knows that host of it"
+    assert a.peers.get(b.id).host == "10.0.0.1"
+
+
+async def test_a_wrong_announcement_is_named_and_does_not_keep_peers_away(swarm, caplog):
+    a, b, c = swarm.make(3)
+    swarm.lies[b.id] = Endpoint("192.168.9.9", 8101)
+    for node in (a, c):
+        signed, record = record_of(b.key, swarm.lies[b.id], sequence=2)
+        node.peers.observe(signed, record, 0.0, host_seen=b.rpc.endpoint.host)
+    await swarm.start()
+    await swarm.clock.advance(3.0)
+    assert b.service.reach is Reach.OPEN
+    for node in (a, c):
+        assert node.peers.get(b.id).address == b.rpc.address
+    warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    (warning,) = warnings
+    assert "at 10.0.0.1, and not where it says to be (192.168.9.9): correct --announce" in warning
 
 
 def test_replies_are_checked():

@@ -14,7 +14,8 @@ from neuroswarm.clock import Clock, SystemClock
 from neuroswarm.config import RoundConfig
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
-from neuroswarm.membership.peer_table import Peer, PeerTable
+from neuroswarm.membership.peer import Peer
+from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.node import donors
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.donors import OUTDONE_S, Candidates, FirstLook, Rivals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neuroswarm.membership.peer_table import Peer
+from neuroswarm.membership.peer import Peer
 from neuroswarm.node.voices import RECENT_ROUNDS, STANDSTILL, Voices
 from neuroswarm.testing.speaker import Speaker
 
