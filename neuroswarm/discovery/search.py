@@ -40,6 +40,9 @@ GREET_MAX_S = 5.0
 """Wait after the first failure; it doubles up to the longest, which is shorter where a datagram is
 all that it takes: the last one may just have been lost."""
 
+GREETING_S = 1.0
+"""Time for the answer to a greeting, before a node whose HTTP is silent counts as away."""
+
 SAY_ALONE_S = 2.0
 """Seconds without any hint and without a peer after which that is said."""
 
@@ -205,7 +208,13 @@ class Search(Service):
                 return
             except (PeerError, AdmissionError) as error:
                 failure = error
-        if failure is not None and not self._has_met(hint):
+        if isinstance(failure, PeerError):
+            await self._clock.sleep(GREETING_S)  # the greeting may be on its way back
+            if not self._has_met(hint):
+                raise PeerUnreachable(
+                    f"{failure}, and no answer to UDP (a node with another token gives none)"
+                )
+        elif failure is not None and not self._has_met(hint):
             raise failure
 
     async def _ask(self, hint: Hint, host: str | None = None) -> None:

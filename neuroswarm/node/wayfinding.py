@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from neuroswarm.clock import Clock
-from neuroswarm.errors import PeerError
+from neuroswarm.errors import PeerError, PeerUnreachable
 from neuroswarm.node.inquiry import Offer
 from neuroswarm.node.round_parts import RoundParts
 from neuroswarm.rounds.history import History
@@ -94,7 +94,9 @@ class Wayfinder:
         try:
             offer = await self._parts.inquirer.ask(peer, history, quorum)
         except PeerError as error:
-            logger.info("no way to catch up through %s: %s", peer.node_id, error)
+            is_own = isinstance(error, PeerUnreachable) and error.peer is None
+            level = logging.DEBUG if is_own else logging.INFO  # it is this node that may not ask
+            logger.log(level, "no way to catch up through %s: %s", peer.node_id, error)
             return
         finally:
             self._asking.discard(peer.node_id)

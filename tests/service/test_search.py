@@ -56,20 +56,33 @@ async def test_a_peer_by_its_http_port_is_asked_like_a_tracker_and_greeted(clock
             assert node.greeted == [Endpoint("127.0.0.1", port)]
 
 
-async def test_a_peer_that_answers_by_datagram_only_is_met(clock, caplog):
+async def test_a_peer_that_answers_by_datagram_only_is_met_without_an_alarm(clock, caplog):
     caplog.set_level(logging.INFO)
     node, other = Node(clock), Node(clock)
     async with serve(bare_tracker(clock).handle) as gone:
         there = gone.endpoint
     async with node.search(peers=[str(there)]) as found:
         await clock.wait_sleeps(1)
-        assert found.get_status()[0]["failure"] == "connection refused"
         hear(node, other, there)
-        await next_try(clock, search.RETRY_FIRST_S)
+        await next_try(clock, search.GREETING_S)
         assert found.get_status() == [
             {"hint": f"peer {there}", "addresses": 1, "is_answering": True, "failure": None}
         ]
-    assert "nobody found yet" in caplog.text
+    assert "nobody found yet" not in caplog.text
+
+
+async def test_a_peer_that_does_not_answer_at_all_is_named(clock, caplog):
+    node = Node(clock)
+    async with serve(bare_tracker(clock).handle) as gone:
+        there = gone.endpoint
+    async with node.search(peers=[str(there)]) as found:
+        await clock.wait_sleeps(1)
+        assert found.get_status()[0]["failure"] is None
+        await next_try(clock, search.GREETING_S)
+        failure = found.get_status()[0]["failure"]
+    expected = "connection refused, and no answer to UDP (a node with another token gives none)"
+    assert failure == expected
+    assert f"nobody found yet: peer {there}: {expected}; training alone, retrying" in caplog.text
 
 
 async def test_every_address_of_a_name_is_greeted_and_followed_when_they_change(clock):
