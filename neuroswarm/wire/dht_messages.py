@@ -14,7 +14,7 @@ from neuroswarm.errors import MessageTooLarge, ProtocolViolation, SchemaMismatch
 from neuroswarm.v1 import dht_pb2, envelope_pb2
 from neuroswarm.values import NODE_ID_BYTES, NodeId
 from neuroswarm.wire import limits
-from neuroswarm.wire.checks import check_count, check_finite, check_length
+from neuroswarm.wire.checks import check_count, check_instant, check_length
 from neuroswarm.wire.dht_records import KEY_BYTES
 from neuroswarm.wire.messages import parse
 from neuroswarm.wire.signed import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Signed
@@ -177,7 +177,7 @@ def decode_answer(body: bytes) -> Answer:
     """Read an answer; SchemaMismatch or MessageTooLarge if it is out of bounds."""
     m = parse(dht_pb2.DhtAnswer, body)
     check_length("nonce", m.nonce, NONCE_BYTES)
-    check_finite("time", m.time)
+    check_instant("time", m.time)
     if m.permit:
         check_length("permit", m.permit, PERMIT_BYTES)
     check_count("contacts", len(m.contacts), limits.MAX_DHT_CONTACTS)

@@ -17,7 +17,7 @@ from neuroswarm.errors import SchemaMismatch
 from neuroswarm.v1 import heartbeat_pb2, rounds_pb2
 from neuroswarm.values import NODE_ID_BYTES, Endpoint, NodeId, Reach
 from neuroswarm.wire import limits
-from neuroswarm.wire.checks import check_count, check_finite, check_hash, check_text
+from neuroswarm.wire.checks import check_count, check_finite, check_hash, check_instant, check_text
 from neuroswarm.wire.hosts import is_host
 
 M = TypeVar("M", bound=Message)
@@ -340,7 +340,8 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
     for name in ("sequence", "round", "inner_steps", "available_memory_mb"):
         check_count(name, getattr(m, name), limits.MAX_COUNT)
     check_count("hosted fragments", m.first_fragment + m.num_fragments, limits.MAX_FRAGMENTS)
-    for name in ("time", "network_saturation", "tokens_per_s"):
+    check_instant("time", m.time)
+    for name in ("network_saturation", "tokens_per_s"):
         check_finite(name, getattr(m, name))
     check_count("relays", len(m.relays), limits.MAX_RELAYS)
     if any(len(relay) != NODE_ID_BYTES for relay in m.relays):

@@ -5,7 +5,6 @@ Refuses to know how the bytes travel, and what follows from the answers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from neuroswarm.errors import MessageTooLarge, SchemaMismatch
 from neuroswarm.v1 import probe_pb2
 from neuroswarm.values import Endpoint
 from neuroswarm.wire import limits
+from neuroswarm.wire.checks import check_instant
 from neuroswarm.wire.messages import parse
 from neuroswarm.wire.sealed_calls import Sealing, check_size, reply_context
 
@@ -112,8 +112,7 @@ def open_probe_reply(sealer: Sealing, request: bytes, body: bytes) -> ProbeReply
     m = parse(probe_pb2.ProbeReply, sealer.open(body, reply_context(_REPLY_CONTEXT, request)))
     if len(m.peers) > limits.MAX_PROBE_PEERS:
         raise MessageTooLarge(f"peers: {len(m.peers)} (limit {limits.MAX_PROBE_PEERS})")
-    if not math.isfinite(m.time):
-        raise SchemaMismatch(f"time: {m.time} (a finite number)")
+    check_instant("time", m.time)
     return ProbeReply(
         m.time,
         Endpoint(_read_host(m.observed_host), _read_port(m.observed_port)),

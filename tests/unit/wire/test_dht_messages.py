@@ -121,6 +121,8 @@ def test_question_of_a_later_version_is_not_called_malformed():
     [
         Answer(b"short", 0.0),
         Answer(NONCE, math.nan),
+        Answer(NONCE, -1.0),
+        Answer(NONCE, 1e308),
         Answer(NONCE, 0.0, permit=b"short"),
         Answer(NONCE, 0.0, contacts=(CONTACT.to_proto(),) * 9),
         Answer(NONCE, 0.0, records=(CONTACT.to_proto(),) * 9),

@@ -64,6 +64,7 @@ def test_questions_above_the_limits_are_refused():
     ("changes", "error"),
     [
         ({"time": float("nan")}, SchemaMismatch),
+        ({"time": 1e308}, SchemaMismatch),
         ({"observed_host": "x" * 254}, MessageTooLarge),
         ({"observed_host": "a\nb"}, SchemaMismatch),
         ({"observed_host": "\u00fc"}, SchemaMismatch),
