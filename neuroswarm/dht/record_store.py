@@ -7,16 +7,14 @@ Instants are seconds since 1970 by the swarm's clocks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TypeVar
 
+from neuroswarm.dht.shares import Ends, Place, Shares
 from neuroswarm.values import NodeId
 from neuroswarm.wire.dht_messages import Verdict, tag_of
 from neuroswarm.wire.dht_records import DhtRecord
 from neuroswarm.wire.signed import Signed
-
-T = TypeVar("T")
 
 MAX_RECORDS = 8192
 """Records kept in all; about 6 MiB if each is as large as can be."""
@@ -60,12 +58,13 @@ class RecordStore:
     def __init__(self) -> None:
         self._keys: dict[bytes, dict[NodeId, Held]] = {}
         self._publishers: Counter[NodeId] = Counter()
-        self._groups: Counter[str] = Counter()
+        self._ends = Ends()
+        self._shares = Shares()
         self.num_refused: Counter[str] = Counter()
         """Records refused, by verdict."""
 
     def __len__(self) -> int:
-        return sum(self._publishers.values())
+        return len(self._ends)
 
     @property
     def num_keys(self) -> int:
@@ -100,15 +99,11 @@ class RecordStore:
 
     def expire(self, now: float) -> int:
         """Drop what is over; returns how many records that were."""
-        over = [
-            (key, publisher)
-            for key, held_here in self._keys.items()
-            for publisher, held in held_here.items()
-            if held.record.expires_at <= now
-        ]
-        for key, publisher in over:
-            self._drop(key, publisher)
-        return len(over)
+        num_over = 0
+        while (first := self._ends.first()) is not None and first[0] <= now:
+            self._drop(*first[1])
+            num_over += 1
+        return num_over
 
     def _put(self, record: DhtRecord, signed: Signed, group: str, now: float) -> Verdict:
         if not is_timely(record, now):
@@ -126,7 +121,8 @@ class RecordStore:
             return Verdict.NO_ROOM
         self._keys.setdefault(key, {})[publisher] = Held(record, signed, group)
         self._publishers[publisher] += 1
-        self._groups[group] += 1
+        self._ends.add((key, publisher), record.expires_at)
+        self._shares.add(group, (key, publisher), record.expires_at)
         return Verdict.STORED
 
     def _make_room(self, key: bytes, publisher: NodeId, group: str, now: float) -> bool:
@@ -137,39 +133,33 @@ class RecordStore:
             self.expire(now)
         here = self._keys.get(key, {})
         if len(here) >= MAX_PER_KEY:
-            held_here = [(key, publisher, held) for publisher, held in here.items()]
-            return self._displace(held_here, Counter(h.group for h in here.values()), group)
-        if len(self) >= MAX_RECORDS:
-            everything = [
-                (other, publisher, held)
-                for other, held_there in self._keys.items()
-                for publisher, held in held_there.items()
-            ]
-            return self._displace(everything, self._groups, group)
-        return True
-
-    def _displace(
-        self, held: Iterable[tuple[bytes, NodeId, Held]], groups: Counter[str], group: str
-    ) -> bool:
-        crowded, most = max(groups.items(), key=lambda entry: (entry[1], entry[0]))
-        if most < groups[group] + 2:
+            most, first = _first_of_most(key, here)
+            num_own = sum(held.group == group for held in here.values())
+        elif len(self) >= MAX_RECORDS:
+            most, first = self._shares.first_of_most()
+            num_own = self._shares.count(group)
+        else:
+            return True
+        if most < num_own + 2:
             return False
-        key, publisher, _ = min(
-            (entry for entry in held if entry[2].group == crowded),
-            key=lambda entry: (entry[2].record.expires_at, entry[1]),
-        )
-        self._drop(key, publisher)
+        self._drop(*first)
         return True
 
     def _drop(self, key: bytes, publisher: NodeId) -> None:
         held = self._keys[key].pop(publisher)
         if not self._keys[key]:
             del self._keys[key]
-        _count_down(self._publishers, publisher)
-        _count_down(self._groups, held.group)
+        self._publishers[publisher] -= 1
+        if not self._publishers[publisher]:
+            del self._publishers[publisher]
+        self._ends.discard((key, publisher))
+        self._shares.remove(held.group, (key, publisher))
 
 
-def _count_down(counter: Counter[T], name: T) -> None:
-    counter[name] -= 1
-    if not counter[name]:
-        del counter[name]
+def _first_of_most(key: bytes, here: dict[NodeId, Held]) -> tuple[int, Place]:
+    """How many records under a key are of the address with most; which of them ends first."""
+    groups = Counter(held.group for held in here.values())
+    crowded, most = max(groups.items(), key=lambda entry: (entry[1], entry[0]))
+    of_it = (publisher for publisher, held in here.items() if held.group == crowded)
+    first = min(of_it, key=lambda publisher: (here[publisher].record.expires_at, publisher))
+    return most, (key, first)

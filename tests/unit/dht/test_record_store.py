@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from types import FrameType
+from typing import Any, TypeAlias
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -20,6 +24,7 @@ from neuroswarm.wire.signed import Kind, Signed, sign
 SWARM, NOW = b"s" * 32, 1.7e9
 RECORD = DhtRecord(SWARM, Scope.SWARM, sequence=5, expires_at=NOW + 100)
 KEY = swarm_key(SWARM)
+TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]
 
 
 @lru_cache(maxsize=512)
@@ -130,6 +135,49 @@ def test_whole_store_is_bounded_and_shared_by_address(monkeypatch: pytest.Monkey
     assert store.count(fragment_key(SWARM, 0), NOW) + store.count(KEY, NOW) >= 1
 
 
+def lines_run(work: Callable[[], object]) -> int:
+    """Lines of Python that some work takes: the same on every machine."""
+    num_lines = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> TraceFunction:
+        nonlocal num_lines
+        num_lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return num_lines
+
+
+@pytest.mark.parametrize("is_shared_fairly", [False, True], ids=["displaced", "refused"])
+def test_work_for_a_record_does_not_grow_with_a_full_store(
+    is_shared_fairly: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """A full store is flooded by somebody, and the loop does nothing else meanwhile."""
+
+    def cost_at(num_records: int) -> int:
+        monkeypatch.setattr(record_store, "MAX_RECORDS", num_records)
+        store, numbers = RecordStore(), range(num_records)
+        for number in numbers:
+            group = f"10.1.{number // 250}.{number % 250}" if is_shared_fairly else "10.6.6.6"
+            taken = replace(RECORD, scope=Scope.FRAGMENT, fragment=number % 1000)
+            key = number.to_bytes(32, "big")
+            signed = Signed(Kind.DHT_RECORD, taken.encode(), key, key + key)
+            assert store.put(taken, signed, group, NOW) is Verdict.STORED
+        newcomer = sign(Kind.DHT_RECORD, RECORD.encode(), publisher(1))
+        assert newcomer.signer
+        cost = lines_run(lambda: store.put(RECORD, newcomer, "10.9.9.9", NOW))
+        assert store.num_refused == ({"no_room": 1} if is_shared_fairly else {})
+        assert len(store) == num_records
+        return cost
+
+    assert cost_at(4096) <= cost_at(64) + 10
+
+
 @settings(max_examples=60)
 @given(
     st.lists(
@@ -160,4 +208,4 @@ def test_books_are_right_after_any_history(events: list[tuple[int, int, int, int
     store.expire(now + 100)
     assert len(store) == store.num_keys == 0
     assert not store._publishers
-    assert not store._groups
+    assert not store._shares
