@@ -26,6 +26,7 @@ from neuroswarm.service import Service, State
 from neuroswarm.transport import DatagramHandler
 from neuroswarm.values import Endpoint
 from neuroswarm.wire import limits
+from neuroswarm.wire.hosts import is_address_of_one
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +111,8 @@ class UdpTransport(Service):
 
         A host name is looked up in the background, for a minute, or for 10 s if there is no such
         host; while 64 datagrams wait for names, further ones to names not known yet are lost.
+        Nothing goes to an address that is not one machine's: peers say where to send, and a
+        multicast or broadcast address would have a whole network disturbed.
 
         Raises:
             ValueError: the datagram is too large.
@@ -207,7 +210,7 @@ class UdpTransport(Service):
         self._socket.send(to, sealed)
 
     def _find_address(self, host: str) -> str | None:
-        """The numeric address of a host: itself, or a name looked up lately; "" if it had none.
+        """The numeric address of a host: itself, or a name looked up lately; "" if it has none.
 
         None if it is to be looked up.
         """
@@ -216,7 +219,7 @@ class UdpTransport(Service):
         except ValueError:
             address, until = self._names.get(host, ("", -math.inf))
             return address if self._clock.monotonic() < until else None
-        return host
+        return host if is_address_of_one(host) else ""
 
     async def _resolve_names(self) -> None:
         """Look up names one by one and send what waited for them."""
@@ -246,7 +249,8 @@ class UdpTransport(Service):
         except (OSError, UnicodeError, TimeoutError) as error:
             logger.debug("cannot look up %s: %s", host, error)
             return ""
-        return str(found[0][4][0])
+        address = str(found[0][4][0])
+        return address if is_address_of_one(address) else ""
 
     async def _raise_bug(self) -> None:
         assert self._bug is not None, "_open() made it"

@@ -151,7 +151,7 @@ def decode_dht_contact(body: bytes) -> DhtContact:
     if m.address:
         if len(m.address) not in _ADDRESS_BYTES or m.name:
             raise SchemaMismatch(f"contact with an address of {len(m.address)} bytes")
-        host = str(ipaddress.ip_address(m.address))
+        host = _checked_host(str(ipaddress.ip_address(m.address)))
     else:
         host = _checked_host(m.name)
     return DhtContact(Endpoint(host, m.port), m.sequence)

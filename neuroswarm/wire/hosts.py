@@ -16,8 +16,9 @@ _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 def is_host(text: str) -> bool:
     """Whether `text` is an address, or a name as DNS knows it.
 
-    Not one with the scope of a machine's own interface (`fe80::1%eth0`), and nothing that a
-    resolver, a socket or gRPC would take for something else (`unix:/path`, a zero byte).
+    Not one with the scope of a machine's own interface (`fe80::1%eth0`), none of several machines
+    or of none (multicast, broadcast, `0.0.0.0`), and nothing that a resolver, a socket or gRPC
+    would take for something else (`unix:/path`, a zero byte).
     """
     if len(text) > limits.MAX_HOST_CHARS:
         return False
@@ -25,7 +26,15 @@ def is_host(text: str) -> bool:
         address = ipaddress.ip_address(text)
     except ValueError:
         return all(_LABEL.fullmatch(label) for label in text.split("."))
-    return "%" not in str(address)
+    return "%" not in str(address) and _is_of_one(address)
+
+
+def is_address_of_one(text: str) -> bool:
+    """Whether `text` is an address of one machine: what is sent there goes to nobody else."""
+    try:
+        return _is_of_one(ipaddress.ip_address(text))
+    except ValueError:
+        return False
 
 
 def is_address(text: str) -> bool:
@@ -35,3 +44,10 @@ def is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_of_one(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    address = mapped or address
+    is_broadcast = isinstance(address, ipaddress.IPv4Address) and address.is_reserved
+    return not (address.is_multicast or address.is_unspecified or is_broadcast)

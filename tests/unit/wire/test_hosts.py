@@ -37,6 +37,12 @@ def test_addresses_and_names_are_hosts(text: str):
         "[::1]",
         "user@a.example",
         "a.example/path",
+        "0.0.0.0",
+        "::",
+        "255.255.255.255",
+        "224.0.0.1",
+        "ff02::1",
+        "::ffff:224.0.0.1",
     ],
 )
 def test_what_a_resolver_socket_or_url_would_read_otherwise_is_none(text: str):
