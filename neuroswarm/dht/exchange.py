@@ -10,6 +10,8 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from neuroswarm.clock import Clock
+from neuroswarm.dht.gate import Gate
 from neuroswarm.errors import PeerUnreachable
 from neuroswarm.transport import Datagrams
 from neuroswarm.values import Endpoint, NodeId
@@ -57,17 +59,24 @@ class Exchange:
         *,
         timeout_s: float,
         own_contact: Callable[[], Signed | None],
+        gate: Gate,
+        clock: Clock,
     ) -> None:
         """Wire it up; `timeout_s` is what one question may take in all, > 0."""
         self._datagrams = datagrams
         self._signer = signer
         self._timeout_s = timeout_s
         self._own_contact = own_contact
+        self._gate, self._clock = gate, clock
         self._me = NodeId.of_key(signer.public_key)
         self._pending: dict[bytes, _Pending] = {}
         self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
         self.num_asked = 0
         self.num_unanswered = 0
+
+    def may_ask(self, node_id: NodeId, endpoint: Endpoint) -> bool:
+        """Whether a node may be asked now where others say that it is; counts it if so."""
+        return self._gate.may_ask(node_id, endpoint, self._clock.monotonic())
 
     async def ask(self, to: Endpoint, receiver: NodeId | None, question: Question) -> Reply:
         """Ask the node at an endpoint.
@@ -93,7 +102,9 @@ class Exchange:
                     self._send(to, nonces[-1], receiver, question)
                     await asyncio.wait({pending.reply}, timeout=self._timeout_s / NUM_SENDS)
                     if pending.reply.done():
-                        return pending.reply.result()
+                        reply = pending.reply.result()
+                        self._gate.note_answer(reply.node_id, to)
+                        return reply
             finally:
                 for nonce in nonces:
                     del self._pending[nonce]

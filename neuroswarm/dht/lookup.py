@@ -14,7 +14,7 @@ from neuroswarm.dht.answering import Kept
 from neuroswarm.dht.contacts import ContactReader
 from neuroswarm.dht.exchange import Exchange
 from neuroswarm.dht.record_store import MAX_PER_KEY, is_timely
-from neuroswarm.dht.routing import BUCKET_SIZE
+from neuroswarm.dht.routing import BUCKET_SIZE, Contact
 from neuroswarm.dht.shortlist import Candidate, Shortlist
 from neuroswarm.errors import BadSignature, PeerError, PeerUnreachable, SchemaMismatch
 from neuroswarm.v1 import envelope_pb2
@@ -99,10 +99,15 @@ class Searcher:
         Returns:
             Those that answered, nearest first: the first 8 keep the key's records.
         """
-        start = [Candidate(c.node_id, c.endpoint, c.signed) for c in self._table.closest(key)]
+        start = [self._candidate_of(contact) for contact in self._table.closest(key)]
         walk = _Walk(Shortlist(key, start, me=self._table.me))
         await asyncio.gather(*(self._walk(walk, key) for _ in range(NUM_WALKERS)))
         return [walk.keepers[candidate.node_id] for candidate in walk.shortlist.closest(MAX_ASKED)]
+
+    def _candidate_of(self, contact: Contact) -> Candidate:
+        # with its sequence, so that an old contact of that node, shown by others, leads nowhere
+        read = self._contacts.read(contact.signed.to_proto())
+        return Candidate(contact.node_id, contact.endpoint, contact.signed, read.contact.sequence)
 
     async def collect(self, key: bytes, keepers: Iterable[Keeper]) -> dict[NodeId, Found]:
         """All valid records that the keepers have under a key, the newest of each signer.
@@ -133,8 +138,10 @@ class Searcher:
                 walk.changed.notify_all()
 
     async def _find(self, candidate: Candidate, key: bytes, shortlist: Shortlist) -> Keeper | None:
-        """Ask one node; None if it does not answer, or wrongly."""
+        """Ask one node; None if it does not answer, or wrongly, or must not be asked now."""
         node_id = candidate.node_id
+        if not self._exchange.may_ask(node_id, candidate.endpoint):
+            return None
         try:
             reply = await self._exchange.ask(candidate.endpoint, node_id, Find(key))
             shortlist.add(self._read_contacts(reply.answer))

@@ -101,9 +101,10 @@ class DhtService(Service):
         self._kept = Kept(table, RecordStore(), own)
         self._contacts = ContactReader()
         self._answerer = Answerer(self._kept, clock=clock, swarm_now=self._calendar.now)
+        self._gate = Gate(clock.monotonic())
         self._exchange = Exchange(
             datagrams, signer, timeout_s=config.timeout_s,
-            own_contact=lambda: own.get(self._calendar.now()),
+            own_contact=lambda: own.get(self._calendar.now()), gate=self._gate, clock=clock,
         )  # fmt: skip
         self._searcher = Searcher(
             self._exchange, self._kept, self._contacts,
@@ -113,7 +114,6 @@ class DhtService(Service):
             signer, self._exchange, self._searcher, self._kept.records,
             ttl_s=config.record_ttl_s, swarm_now=self._calendar.now,
         )  # fmt: skip
-        self._gate = Gate(clock.monotonic())
         self._probes: asyncio.Queue[ReadContact] = asyncio.Queue(MAX_PROBES)
         self._probing: set[NodeId] = set()
         self._random = random.Random(me)
@@ -324,10 +324,11 @@ class DhtService(Service):
             raise SchemaMismatch(f"statement of kind {message.kind} in a DHT datagram")
         if len(message.public_key) != PUBLIC_KEY_BYTES:
             raise SchemaMismatch("signed with a key of the wrong length")
-        now = self._clock.monotonic()
-        if self._peers.is_banned(NodeId.of_key(message.public_key), now):
+        claimed, now = NodeId.of_key(message.public_key), self._clock.monotonic()
+        if self._peers.is_banned(claimed, now):
             return "banned"
-        if not self._gate.admits(message.public_key, source, now):
+        is_contact = self._is_contact(claimed, source)
+        if not self._gate.admits(message.public_key, source, now, is_contact=is_contact):
             return "flood"
         signed = verify(message)
         if signed.signer == self._kept.table.me:
@@ -355,9 +356,7 @@ class DhtService(Service):
             return "not_for_us"
         if not self._gate.is_fresh(asker, request.nonce):
             return "replayed"
-        contact = self._kept.table.get(asker)
-        is_proven = contact is not None and contact.endpoint == source
-        if not is_proven and not self._gate.may_answer(source, now):
+        if not self._is_contact(asker, source) and not self._gate.may_answer(source, now):
             return "unproven"
         if request.contact is not None:
             read = self._contacts.read(request.contact)
@@ -369,6 +368,11 @@ class DhtService(Service):
         self.num_answered += 1
         self._datagrams.send(source, signed.to_proto().SerializeToString())
         return None
+
+    def _is_contact(self, node_id: NodeId, source: Endpoint) -> bool:
+        """Whether a node has answered this one there."""
+        contact = self._kept.table.get(node_id)
+        return contact is not None and contact.endpoint == source
 
     def _blame(self, node_id: NodeId, error: PeerError) -> None:
         """Hold against a node what it has signed and no honest node sends.

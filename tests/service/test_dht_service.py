@@ -11,7 +11,10 @@ import pytest
 from dht_nodes import SWARM, draft_of, key_named
 
 from neuroswarm.config import DhtConfig
+from neuroswarm.dht.exchange import NUM_SENDS
+from neuroswarm.dht.gate import PROBES_BURST
 from neuroswarm.dht.publishing import Publisher
+from neuroswarm.dht.routing import MAX_STRIKES
 from neuroswarm.dht.service import DhtService
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.membership.conduct import Offence
@@ -22,9 +25,18 @@ from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.waiting import until
 from neuroswarm.v1 import envelope_pb2
 from neuroswarm.values import Endpoint, NodeId
-from neuroswarm.wire.dht_messages import Find, Ping, Request, Store, decode_answer
+from neuroswarm.wire.dht_messages import (
+    Answer,
+    Find,
+    Ping,
+    Request,
+    Store,
+    decode_answer,
+    decode_request,
+    fitting,
+)
 from neuroswarm.wire.dht_records import DhtContact, Relay, Scope, node_key, swarm_key
-from neuroswarm.wire.signed import Kind, sign
+from neuroswarm.wire.signed import Kind, Signed, sign
 
 KEY = swarm_key(SWARM)
 TIMEOUT_S = 0.2
@@ -253,6 +265,56 @@ async def test_contact_that_moves_is_followed(net: Net):
     moved.end.send = end.send  # type: ignore[method-assign]  # it sends from there now
     await moved.service.lookup(KEY)
     await until(lambda: follows(nodes[0]) and follows(nodes[1]), what="the move to be noted")
+
+
+async def test_liar_cannot_have_others_asked_where_it_says(net: Net):
+    """It names invented nodes at a stranger's address in every answer of a lookup."""
+    node, stranger = await net.add(), await net.outsider("stranger", "10.7.7.7")
+    await ally(net, node, names=stranger.end.endpoint)
+    for number in range(10):
+        await node.service.lookup_signed(bytes([number]) * 20)
+    assert 0 < len(stranger.heard) <= NUM_SENDS * PROBES_BURST
+
+
+async def test_old_contact_that_a_liar_shows_leads_away_from_nobody(net: Net):
+    nodes = await net.several(2)
+    old = sign(Kind.DHT_CONTACT, DhtContact(Endpoint("10.0.7.7", 1), 1).encode(), nodes[1].key)
+    await ally(net, nodes[0], shows=old)
+    for number in range(MAX_STRIKES + 1):
+        await nodes[0].service.lookup_signed(bytes([number]) * 20)
+    contact = nodes[0].service.table.get(nodes[1].id)
+    assert contact is not None
+    assert (contact.endpoint, contact.strikes) == (nodes[1].end.endpoint, 0)
+
+
+async def ally(
+    net: Net, node: Node, *, names: Endpoint | None = None, shows: Signed | None = None
+) -> Outsider:
+    """A liar in the table of a node: as nearest it names others at an endpoint, or what it has."""
+    liar = await net.outsider("ally", "10.6.6.6")
+
+    def answer(data: bytes, source: Endpoint) -> None:
+        message = envelope_pb2.Signed.FromString(data)
+        if message.kind != envelope_pb2.KIND_DHT_REQUEST:
+            return
+        request = decode_request(message.body)
+        lie = Answer(request.nonce, node.clock.wall(), num_records=0)
+        if isinstance(request.question, Find) and names is not None:
+            keys = [key_named(request.question.key, number) for number in range(8)]
+            body = DhtContact(names, 1).encode()
+            lie = replace(
+                lie, contacts=fitting(lie, [sign(Kind.DHT_CONTACT, body, k) for k in keys])
+            )
+        elif isinstance(request.question, Find) and shows is not None:
+            lie = replace(lie, contacts=(shows.to_proto(),))
+        signed = sign(Kind.DHT_ANSWER, lie.encode(), liar.key)
+        liar.end.send(source, signed.to_proto().SerializeToString())
+
+    liar.end._handler = answer
+    own = sign(Kind.DHT_CONTACT, DhtContact(liar.end.endpoint, 1).encode(), liar.key)
+    liar.send(node, Request(nonce(999), None, own.to_proto(), Ping()))
+    await until(lambda: node.service.table.get(liar.key.node_id) is not None)
+    return liar
 
 
 async def test_dead_node_is_dropped_after_three_questions_and_a_live_one_is_not(net: Net):

@@ -32,7 +32,38 @@ def test_one_sender_cannot_use_up_what_others_may_send():
 def test_signatures_checked_in_all_are_bounded():
     gate = Gate(0.0)
     sent = [gate.admits(i.to_bytes(32, "big"), HERE, 0.0) for i in range(1500)]
-    assert sum(sent) == gates.MESSAGES_BURST
+    assert sum(sent) == gates.STRANGERS_BURST
+
+
+def test_flood_under_invented_names_leaves_a_quarter_for_contacts():
+    gate = Gate(0.0)
+    names = (i.to_bytes(32, "big") for i in range(10**6))
+    while gate.admits(next(names), HERE, 0.0):
+        pass
+    taken = [gate.admits(next(names), THERE, 0.0, is_contact=True) for _ in range(500)]
+    assert sum(taken) == gates.MESSAGES_BURST / 4
+    gate = Gate(0.0)
+    while gate.admits(next(names), HERE, 0.0, is_contact=True):
+        pass
+    assert not gate.admits(next(names), THERE, 0.0), "and contacts are bounded, too"
+
+
+def test_node_is_asked_seldom_where_others_say_it_is_until_it_has_answered_there():
+    gate, node, other = Gate(0.0), KEY.node_id, NodeId(bytes(20))
+    assert sum(gate.may_ask(node, HERE, 0.0) for _ in range(100)) == gates.PROBES_BURST
+    gate.note_answer(node, HERE)
+    assert all(gate.may_ask(node, HERE, 0.0) for _ in range(100))
+    assert not gate.may_ask(other, HERE, 0.0), "who answers there answers for itself alone"
+    assert sum(gate.may_ask(node, THERE, 0.0) for _ in range(100)) == gates.PROBES_BURST
+
+
+def test_endpoints_that_answered_are_remembered_to_a_bound(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gates, "MAX_PROVEN", 2)
+    gate, node = Gate(0.0), KEY.node_id
+    ports = [Endpoint("10.0.0.1", port) for port in (1, 2, 3)]
+    for endpoint in ports:
+        gate.note_answer(node, endpoint)
+    assert [len([1 for _ in range(9) if gate.may_ask(node, e, 0.0)]) for e in ports] == [2, 9, 9]
 
 
 def test_request_is_taken_once(monkeypatch: pytest.MonkeyPatch):
