@@ -200,6 +200,8 @@ class DhtService(Service):
             "requests_answered": self.num_answered,
             "questions_asked": self._exchange.num_asked,
             "questions_unanswered": self._exchange.num_unanswered,
+            "datagrams_received": self._datagrams.num_received,
+            "datagrams_unopened": self._datagrams.num_dropped,
             "dropped": self.dropped,
         }
 

@@ -21,6 +21,7 @@ from neuroswarm.net.grpc_settings import METHOD_PREFIX, NONCE_KEY
 from neuroswarm.v1 import envelope_pb2, gossip_pb2, reach_pb2, relay_pb2, rounds_pb2, state_pb2
 from neuroswarm.values import NodeId
 from neuroswarm.wire import limits
+from neuroswarm.wire.relaying import Attachment
 from neuroswarm.wire.signed import Kind, sign
 
 TIMEOUT_S = 30.0
@@ -71,6 +72,12 @@ class Member:
         unary = self._channel.unary_unary(path, None, None)
         reply: bytes = await unary(request, timeout=TIMEOUT_S, metadata=metadata)
         return reply
+
+    def attach(self, session: bytes) -> Any:
+        """Begin to be attached to the node as a relay; the call that its messages come on."""
+        stream = self._channel.unary_stream(METHOD_PREFIX + "Relay/Attach", None, None)
+        request = Attachment(session, takes_pipes=True).encode()
+        return stream(request, timeout=TIMEOUT_S, metadata=((NONCE_KEY, bytes(16)),))
 
     async def close(self) -> None:
         """Disconnect."""

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from fuzz_mutation import Mutator
 from fuzz_nodes import LiveNode
@@ -37,8 +38,18 @@ SIGNER_LIFE = 2000
 class Pace:
     """Sends, and counts what the node says it received."""
 
-    def __init__(self, node: LiveNode, on_status: Callable[[dict[str, object]], None]) -> None:
+    def __init__(
+        self,
+        node: LiveNode,
+        on_status: Callable[[dict[str, Any]], None],
+        *,
+        port: int | None = None,
+        count: Callable[[dict[str, Any]], int] = lambda status: int(status["datagrams_received"]),
+    ) -> None:
+        """Send to the node's heartbeat port, or to another one that is counted by itself."""
         self._node = node
+        self._port = port or node.udp_port
+        self._count = count
         self._on_status = on_status
         self._pause = threading.Event()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -47,7 +58,7 @@ class Pace:
 
     def send(self, datagrams: Iterator[bytes], target: int) -> None:
         """Send until the node has received `target` more of them."""
-        to, base = ("127.0.0.1", self._node.udp_port), self._received()
+        to, base = ("127.0.0.1", self._port), self._received()
         goal, since = self.num_received + target, self.num_received
         while self.num_received < goal:
             for _ in range(min(CHECK, goal - self.num_received) // BURST + 1):
@@ -63,13 +74,13 @@ class Pace:
         self._socket.close()
 
     def _drain(self, limit: int) -> None:
-        while (queued_bytes(self._node.udp_port) or 0) > limit:
+        while (queued_bytes(self._port) or 0) > limit:
             self._pause.wait(0.001)
 
     def _received(self) -> int:
         status = self._node.status()
         self._on_status(status)
-        return int(status["datagrams_received"])
+        return self._count(status)
 
 
 def queued_bytes(port: int) -> int | None:

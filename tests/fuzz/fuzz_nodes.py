@@ -100,6 +100,10 @@ def start_node(folder: Path, text: Path, *trackers: str, flags: Sequence[str] = 
         rounds__collect_deadline_s=4.0,
         rounds__mute_after_s=4.0,
         diloco__inner_steps=48,
+        dht__lookup_s=1.0,
+        dht__refresh_s=1.0,
+        dht__timeout_s=1.0,
+        dht__record_ttl_s=20.0,
     )
     command = [sys.executable, "-m", "neuroswarm", *arguments, *flags]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NEUROSWARM_")}

@@ -25,6 +25,8 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from fuzz_calls import Requests, call_all, fill_tables, overhear
 from fuzz_datagrams import Pace, of_members, of_strangers
+from fuzz_dht import overhear_dht
+from fuzz_doors import Amounts, Doors
 from fuzz_mutation import Mutator
 from fuzz_nodes import LiveNode, start_node
 from fuzz_scene import Liar, Scene, make_key
@@ -61,6 +63,13 @@ class Plan:
     calls: int = 105_000
     connections: int = 5_000
     posts: int = 2_000
+    dht_stranger_datagrams: int = 100_000
+    dht_member_datagrams: int = 30_000
+    dht_liars: int = 120
+    spoofed: int = 2_000
+    http_probes: int = 500
+    relay_members: int = 160
+    dialled_members: int = 40
 
     def share(self, fraction: float) -> Plan:
         """A part of it, of another seed."""
@@ -78,6 +87,13 @@ QUICK = {
     "calls": 300,
     "connections": 60,
     "posts": 30,
+    "dht_stranger_datagrams": 1_000,
+    "dht_member_datagrams": 480,
+    "dht_liars": 6,
+    "spoofed": 150,
+    "http_probes": 20,
+    "relay_members": 8,
+    "dialled_members": 2,
 }
 
 
@@ -105,6 +121,8 @@ class Fuzz:
         self._owner = make_key("owner", plan.seed)
         self.nodes: list[LiveNode] = []
         self.captured: list[bytes] = []
+        self.dht_heard: list[bytes] = []
+        self._dht_port = 0
 
     @property
     def target(self) -> LiveNode:
@@ -167,11 +185,15 @@ class Fuzz:
                 )
                 if _is_of(said.own, peer_id):
                     victims.append(said.own)
-                if victims and len(self.captured) >= 8:
+                else:
+                    told = heartbeat_pb2.Heartbeat.FromString(said.own.body)
+                    self._dht_port = told.dht_port
+                if victims and self._dht_port and len(self.captured) >= 8:
                     break
         manifest, heard = asyncio.run(overhear(self._token, self.target.grpc_port))
         scene = Scene.read(manifest, victims[-1], self._owner)
         scene.heard = heard
+        self.dht_heard = overhear_dht(self._dht_port, sealer)
         scene.follow(self.target.status())
         return scene
 
@@ -186,7 +208,10 @@ class Fuzz:
         middle = self.target.status()
         self._send_as_member(scene, plan, mutator, what)
         end = self.target.status()
-        for name, kind in (("without token", (start, middle)), ("with token", (middle, end))):
+        self._attack_doors(scene, plan, what)
+        last = self.target.status()
+        parts = (start, middle), (middle, end), (end, last)
+        for name, kind in zip(("without token", "with token", "other doors"), parts, strict=True):
             steps = kind[1]["total_inner_steps"] - kind[0]["total_inner_steps"]
             rounds = kind[1]["rounds_committed"] - kind[0]["rounds_committed"]
             say(f"{what}: {name}: steps, rounds meanwhile", f"{steps}, {rounds}")
@@ -241,6 +266,29 @@ class Fuzz:
         outcomes = asyncio.run(calls)
         self.tally.note(f"{what}: with token: calls", dict(outcomes))
         assert not outcomes["INTERNAL ERROR"], "a handler failed"
+
+    def _attack_doors(self, scene: Scene, plan: Plan, what: str) -> None:
+        doors = self._doors(scene, plan.seed, what)
+        doors.attack(
+            Amounts(
+                stranger_datagrams=plan.dht_stranger_datagrams,
+                member_datagrams=plan.dht_member_datagrams,
+                liars=plan.dht_liars,
+                spoofed=plan.spoofed,
+                http_probes=plan.http_probes,
+                relay_members=plan.relay_members,
+                dialled_members=plan.dialled_members,
+            )
+        )
+        peer = self.nodes[1].status()["node_id"]
+        wait_until(lambda: doors.finds(peer), within_s=CALM_S, what="the peer to be found")
+
+    def _doors(self, scene: Scene, seed: int, what: str) -> Doors:
+        def note(line: str, value: object) -> None:
+            self.tally.note(f"{what}: {line}", value)
+
+        heard = self.dht_heard
+        return Doors(self.target, self._dht_port, self._token, scene, heard, seed, note)
 
     def _send_datagrams(self, scene: Scene, datagrams: Any, target: int, what: str) -> None:
         pace = Pace(self.target, scene.follow)

@@ -20,6 +20,7 @@ from neuroswarm.identity.certificate import issue
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.v1 import control_pb2, heartbeat_pb2, probe_pb2
+from neuroswarm.wire import limits, probes
 from neuroswarm.wire.signed import Kind
 
 TIMEOUT_S = 10.0
@@ -84,10 +85,12 @@ class Stranger:
             data = self._mutator.flipped(data)
         self._send(port, data)
 
-    def post(self, port: int, path: str, body: bytes, headers: dict[str, str]) -> int | None:
+    def post(
+        self, port: int, path: str, body: bytes, headers: dict[str, str], source: str = ""
+    ) -> int | None:
         """Post a body; the status of the answer, None if there was none."""
         connection = http.client.HTTPConnection(
-            "127.0.0.1", port, timeout=TIMEOUT_S, source_address=(self._address(), 0)
+            "127.0.0.1", port, timeout=TIMEOUT_S, source_address=(source or self._address(), 0)
         )
         try:
             connection.request("POST", path, body, headers)
@@ -124,6 +127,16 @@ class Stranger:
             data = self._mutator.encoding(data)
         status = self.post(port, path, sealer.seal(data, _CONTEXTS[path]), {})
         self.counts[f"sealed body: {status}"] += 1
+
+    def flood_probes(self, port: int, sealer: Sealer, most: int) -> None:
+        """Probes in good order that want long answers, all from one address, until it is enough."""
+        source = self._address()
+        for _ in range(most):
+            if self.counts["probe: 429"]:
+                return
+            body = probes.seal_probe(sealer, answer_bytes=limits.MAX_PROBE_BYTES)
+            status = self.post(port, probes.PROBE_PATH, body, {}, source)
+            self.counts[f"probe: {status}"] += 1
 
     def write_http2(self, port: int, context: ssl.SSLContext) -> None:
         """A member's connection with garbage in place of HTTP/2 frames."""
