@@ -12,6 +12,9 @@ from neuroswarm.wire import limits
 
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
+"""Last label of what resolvers read as an address in an old form: `127.1`, `2130706433`."""
+
 
 def is_host(text: str) -> bool:
     """Whether `text` is an address, or a name as DNS knows it.
@@ -25,7 +28,8 @@ def is_host(text: str) -> bool:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        return all(_LABEL.fullmatch(label) for label in text.split("."))
+        labels = text.split(".")
+        return all(map(_LABEL.fullmatch, labels)) and not _NUMBER.fullmatch(labels[-1])
     return "%" not in str(address) and _is_of_one(address)
 
 
