@@ -33,6 +33,10 @@ MAX_ASKED = 64
 MAX_KEEPERS = 2 * BUCKET_SIZE
 """Nodes whose records one lookup fetches at most."""
 
+MAX_DRAIN_S = 15.0
+"""Seconds for the records of one keeper: one that answers just in time, a record at a time, would
+hold a lookup up for minutes. A keeper of many on a slow link gives some hundred in that time."""
+
 Blame = Callable[[NodeId, PeerError], None]
 """Told who answered what no honest node does: (answerer, what it was)."""
 
@@ -164,7 +168,8 @@ class Searcher:
     async def _drain(self, key: bytes, keeper: Keeper, found: dict[NodeId, Found]) -> None:
         """Fetch what one keeper has and `found` lacks."""
         node_id, after, num_taken = keeper.candidate.node_id, b"", 0
-        while num_taken < MAX_PER_KEY:
+        until = self._clock.monotonic() + MAX_DRAIN_S
+        while num_taken < MAX_PER_KEY and self._clock.monotonic() < until:
             known = sorted((signer, f.signed) for signer, f in found.items() if signer > after)
             tags = [tag_of(signed.signature) for _, signed in known[: limits.MAX_DHT_TAGS]]
             question = Fetch(key, after, frozenset(tags))

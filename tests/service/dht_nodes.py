@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import random
 from collections import Counter
@@ -62,6 +63,8 @@ class Wire:
         self.loss = loss
         self._random = random.Random(f"{seed}/{key.node_id.hex()}")
         self.tamper: Tamper | None = None
+        self.delay_s = 0.0
+        """How long everything waits before it is sent."""
         self.fired: Counter[str] = Counter()
         """Faults that struck."""
         self.num_passed = 0
@@ -79,7 +82,10 @@ class Wire:
         if self.tamper is not None:
             data = self._tampered(data)
         self.num_passed += 1
-        self._inner.send(to, data)
+        if self.delay_s:
+            asyncio.get_running_loop().call_later(self.delay_s, self._inner.send, to, data)
+        else:
+            self._inner.send(to, data)
 
     def _tampered(self, data: bytes) -> bytes:
         message = envelope_pb2.Signed.FromString(data)
