@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from neuroswarm.cli.options import read_path
+
 Peers = Annotated[int, typer.Option(help="Peers, hostile ones included.")]
 Minutes = Annotated[float, typer.Option(help="Minutes that the swarm trains.")]
 Byzantine = Annotated[
@@ -32,6 +34,8 @@ Data = Annotated[
     typer.Option(
         help="Text file or folder to train on. Default: this Python's library source.",
         show_default=False,
+        parser=read_path,
+        metavar="PATH",
     ),
 ]
 WorkDir = Annotated[
@@ -39,6 +43,8 @@ WorkDir = Annotated[
     typer.Option(
         help="New folder for the nodes' state and logs. Default: a temporary one.",
         show_default=False,
+        parser=read_path,
+        metavar="PATH",
     ),
 ]
 Assignments = Annotated[

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from neuroswarm.cli.options import read_path
+
 NETWORK = "Network"
 TRAINING = "Training"
 END = "When to end (default: never)"
@@ -17,6 +19,14 @@ def _option(text: str, panel: str, *names: str, variable: str = "") -> Any:
     """One flag, with its variable at the end of its help."""
     shown = f"{text} (env NEUROSWARM_{variable})" if variable else text
     return typer.Option(*names, help=shown, rich_help_panel=panel, show_default=False)
+
+
+def _path_option(text: str, panel: str, *, variable: str) -> Any:
+    """One flag that takes a path."""
+    shown = f"{text} (env NEUROSWARM_{variable})"
+    return typer.Option(
+        help=shown, rich_help_panel=panel, show_default=False, parser=read_path, metavar="PATH"
+    )
 
 
 Tracker = Annotated[
@@ -110,7 +120,7 @@ Name = Annotated[
 ]
 Data = Annotated[
     Path | None,
-    _option(
+    _path_option(
         "Text file or folder to train on. Default: this Python's library source.",
         TRAINING,
         variable="DATA",
@@ -127,7 +137,7 @@ NoTraining = Annotated[
 ]
 StateDir = Annotated[
     Path | None,
-    _option("Folder for key and checkpoints.", TRAINING, variable="STATE_DIR"),
+    _path_option("Folder for key and checkpoints.", TRAINING, variable="STATE_DIR"),
 ]
 Fresh = Annotated[
     bool,
@@ -142,7 +152,7 @@ UntilLoss = Annotated[
 ]
 ConfigFile = Annotated[
     Path | None,
-    _option("TOML file with settings.", SETTINGS, variable="CONFIG"),
+    _path_option("TOML file with settings.", SETTINGS, variable="CONFIG"),
 ]
 Assignments = Annotated[
     list[str] | None,

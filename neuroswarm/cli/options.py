@@ -12,6 +12,17 @@ from neuroswarm.cli.logs import LogFormat, LogLevel
 SECURITY = "Security"
 LOGGING = "Logging"
 
+
+def read_path(text: str) -> Path:
+    """The path that a flag was given; an empty one is a usage error.
+
+    Python takes an empty path for the working folder, which nobody means by it.
+    """
+    if not text.strip():
+        raise typer.BadParameter("a path without a name (is a variable unset? else leave it out)")
+    return Path(text)
+
+
 TokenOption = Annotated[
     str | None,
     typer.Option(
@@ -24,6 +35,8 @@ TokenFileOption = Annotated[
     Path | None,
     typer.Option(
         help="File that holds the swarm's token. (env NEUROSWARM_TOKEN_FILE)",
+        parser=read_path,
+        metavar="PATH",
         rich_help_panel=SECURITY,
     ),
 ]
@@ -43,6 +56,8 @@ AcceptTokenFileOption = Annotated[
     typer.Option(
         help="File with a token to accept besides; may be given again. "
         "(env NEUROSWARM_ACCEPT_TOKEN_FILE, commas between several)",
+        parser=read_path,
+        metavar="PATH",
         rich_help_panel=SECURITY,
     ),
 ]

@@ -168,9 +168,20 @@ def from_flags(flags: Mapping[str, Any]) -> Layer:
 
     What a repeatable flag is that was not given, an empty list or tuple, depends on the version
     of the command line's library.
+
+    Raises:
+        ConfigError: a flag was given without a value, as by a shell's variable that is unset.
     """
     given = {n: v for n, v in flags.items() if v is not None and v is not False}
     given = {n: v for n, v in given.items() if not isinstance(v, list | tuple) or v}
+    for name, value in given.items():
+        texts = value if isinstance(value, list | tuple) else [value]
+        if any(isinstance(text, str) and not text.strip() for text in texts):
+            flag = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"{SHORT_NAMES[name]}: {flag} is given without a value (is a variable unset? "
+                f"leave {flag} out for the default)"
+            )
     return Layer(
         {SHORT_NAMES[name]: value for name, value in given.items()},
         {SHORT_NAMES[name]: f"--{name.replace('_', '-')}" for name in given},

@@ -38,15 +38,16 @@ def find_token(
         configured_file: The setting `network.token_file`.
 
     Raises:
-        AdmissionError: two places of the same rank say one, or the file cannot be read.
+        AdmissionError: two places of the same rank say one, the file cannot be read, or a token
+            was given that is empty: a swarm is not to be open because a variable is unset.
     """
+    if token is not None and not token.strip():
+        raise AdmissionError(_empty("--token"))
+    said = environment.get(TOKEN_VARIABLE, "").strip()
+    said_file = environment.get(TOKEN_FILE_VARIABLE, "").strip()
     ranks: tuple[tuple[str | None, str | Path | None, str], ...] = (
         (token, token_file, "--token and --token-file"),
-        (
-            environment.get(TOKEN_VARIABLE),
-            environment.get(TOKEN_FILE_VARIABLE),
-            f"{TOKEN_VARIABLE} and {TOKEN_FILE_VARIABLE}",
-        ),
+        (said, said_file, f"{TOKEN_VARIABLE} and {TOKEN_FILE_VARIABLE}"),
         (None, configured_file, ""),
     )
     for text, file, names in ranks:
@@ -56,7 +57,17 @@ def find_token(
             return text
         if file:
             return read_token_file(Path(file))
+    for variable in (TOKEN_VARIABLE, TOKEN_FILE_VARIABLE):
+        if variable in environment:
+            raise AdmissionError(_empty(variable))
     return None
+
+
+def _empty(name: str) -> str:
+    return (
+        f"the swarm token is empty: {name} is given without a value (give the token of the swarm; "
+        f"for an open swarm leave {name} out)"
+    )
 
 
 def find_accepted(files: Sequence[Path] | None, environment: Mapping[str, str]) -> tuple[Path, ...]:

@@ -83,6 +83,9 @@ class MeteringConfig(Section):
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple) or not all(isinstance(t, str) for t in texts):
             return value
+        for text in texts:
+            if not text.strip(", "):
+                raise ValueError(f"{text!r} is no cap (write it like 500MB/day or 20GB/month)")
         return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
 
     @field_validator("data_caps")

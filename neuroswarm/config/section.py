@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -35,6 +36,11 @@ class Section(BaseModel):
             values = cls.fold(values)
             for name in values.keys() - cls.model_fields.keys():
                 raise ConfigError(unknown_setting(f"{cls.prefix}{name}", cls.setting_names()))
+            for name, value in values.items():
+                if value == "" and Path in get_args(cls.model_fields[name].annotation):
+                    raise ConfigError(
+                        f"{cls.prefix}{name}: {value!r} is no path (leave it out for the default)"
+                    )
         try:
             return handler(values)
         except ValidationError as error:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from neuroswarm.cli.main import run
 from neuroswarm.cli.node import gather, say_how_to_find
 from neuroswarm.cli.settings import (
     NOT_SETTINGS,
@@ -229,3 +230,25 @@ def test_peers_and_announced_hosts_come_from_the_environment_too():
     assert network.peers == ("a", "dns://b:7101")
     assert network.announce_host == ("10.0.0.1", "c.example")
     assert not network.lan
+
+
+@pytest.mark.parametrize("name", sorted(SHORT_NAMES))
+@pytest.mark.parametrize("value", ["", "  ", ["a", ""]], ids=["empty", "blank", "one of several"])
+def test_a_flag_without_a_value_is_an_error_that_names_it(name: str, value: object):
+    flag = f"--{name.replace('_', '-')}"
+    with pytest.raises(ConfigError, match=f"{SHORT_NAMES[name]}: {flag} is given without a value"):
+        from_flags({name: value})
+
+
+@pytest.mark.parametrize("flag", ["data", "state-dir", "config", "token-file"])
+def test_a_path_without_a_name_is_not_the_working_folder(
+    flag: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run(["node", f"--{flag}="]) == 2
+    assert f"'--{flag}': a path without a name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("setting", ["data.path", "state_dir", "checkpoint.dir", "checkpoint_dir"])
+def test_an_empty_path_is_no_setting(setting: str):
+    with pytest.raises(ConfigError, match=r"'' is no path .*set by --set"):
+        resolve([from_assignments([f"{setting}="])])

@@ -27,7 +27,28 @@ def test_flags_win_over_environment_over_configuration(file: Path, tmp_path: Pat
     assert find_token(None, None, environment, other) == "from-file"
     assert find_token(None, None, {"NEUROSWARM_TOKEN": "env"}, other) == "env"
     assert find_token(None, None, {}, other) == "from-other"
-    assert find_token(None, None, {"NEUROSWARM_TOKEN": ""}) is None
+    assert find_token(None, None, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("flag", "environment", "name"),
+    [
+        ("", {"NEUROSWARM_TOKEN": "env"}, "--token"),
+        (" \n", {}, "--token"),
+        (None, {"NEUROSWARM_TOKEN": ""}, "NEUROSWARM_TOKEN"),
+        (None, {"NEUROSWARM_TOKEN_FILE": " "}, "NEUROSWARM_TOKEN_FILE"),
+    ],
+)
+def test_an_empty_token_opens_no_swarm(flag: str | None, environment: dict[str, str], name: str):
+    with pytest.raises(AdmissionError, match=f"token is empty: {name} .*leave {name} out"):
+        find_token(flag, None, environment)
+
+
+def test_an_empty_variable_is_none_where_another_place_gives_the_token(file: Path):
+    empty = {"NEUROSWARM_TOKEN": ""}
+    assert find_token(None, None, empty, file) == "from-file"
+    assert find_token(None, None, empty | {"NEUROSWARM_TOKEN_FILE": str(file)}) == "from-file"
+    assert find_token("flag", None, empty) == "flag"
 
 
 def test_two_tokens_of_one_rank_are_refused(file: Path):

@@ -44,6 +44,13 @@ def test_what_is_no_cap(text: str):
         MeteringConfig(data_caps=(text,))
 
 
+@pytest.mark.parametrize("value", ["", " ,", ["500MB/day", ""]])
+def test_an_empty_text_is_no_cap_either(value: object):
+    with pytest.raises(ConfigError, match="is no cap"):
+        MeteringConfig.model_validate({"data_caps": value})
+    assert MeteringConfig.model_validate({"data_caps": []}).cap_bytes("day") is None
+
+
 def test_two_caps_of_one_period_are_a_mistake():
     with pytest.raises(ConfigError, match="two of one period"):
         MeteringConfig(data_caps=("1GB/day", "2GB/day"))
