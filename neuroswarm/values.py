@@ -75,6 +75,12 @@ def short(value: bytes) -> str:
     return bytes(value).hex()[:8]
 
 
+def unbracketed(host: str) -> str:
+    """The host out of `[v6]`, as URLs have it; any other text as it is."""
+    is_bracketed = host.startswith("[") and host.endswith("]") and ":" in host
+    return host[1:-1] if is_bracketed else host
+
+
 def parse_endpoint(text: str, *, default_port: int | None = None) -> Endpoint:
     """Read `host:port`, `[v6]:port` or, with a default port, `host`; ValueError if bad."""
     host, separator, port = text.rpartition(":")

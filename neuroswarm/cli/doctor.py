@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neuroswarm.cli import node_options as options
+from neuroswarm.cli.addresses import require_addresses
 from neuroswarm.cli.exit_codes import ExitCode
 from neuroswarm.cli.node import read_layers
 from neuroswarm.cli.options import TokenFileOption, TokenOption
@@ -68,6 +69,7 @@ def doctor(
     from neuroswarm.identity.token import SwarmToken
 
     merged = merging.resolve(read_layers(context.params, os.environ))
+    require_addresses(merged)
     text = find_token(token, token_file, os.environ, merged.config.network.token_file)
     secret = SwarmToken.OPEN if text is None else SwarmToken.parse(text)
     patient = replace(

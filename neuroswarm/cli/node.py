@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from neuroswarm.cli import node_options as options
+from neuroswarm.cli.addresses import require_addresses
 from neuroswarm.cli.logs import configure_logging
 from neuroswarm.cli.options import (
     AcceptTokenFileOption,
@@ -105,18 +106,22 @@ def gather(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Swa
         environment: Process environment.
 
     Raises:
-        ConfigError: a setting is unknown or not legal, a hint's address is none, or a port
-            that was asked for is taken.
+        ConfigError: a setting is unknown or not legal, a hint's address is none, no peer could
+            use a host that is announced, or a port that was asked for is taken.
     """
     from neuroswarm.cli import settings as merging
+    from neuroswarm.discovery.announce import warn_of_deafness
 
     layers = read_layers(parameters, environment)
     merged = merging.resolve(layers)
-    _require_addresses(merged)
+    require_addresses(merged)
     _require_an_end(merged)
     plan = _plan(merged)
     for remark in plan.remarks:
         logger.warning("%s", remark)
+    network = merged.config.network
+    if warning := warn_of_deafness(network.host, network.announce_host):
+        logger.warning("%s: give --host :: to listen on both", warning)
     return merging.resolve([*layers, _port_layer(plan)]).config
 
 
@@ -144,23 +149,6 @@ def read_layers(parameters: Mapping[str, Any], environment: Mapping[str, str]) -
     if parameters.get("no_training"):
         layers.append(merging.from_values({"run.training": False}, "--no-training"))
     return layers
-
-
-def _require_addresses(merged: Settings) -> None:
-    """ConfigError if an address of a tracker or peer is none, before anything is loaded."""
-    from neuroswarm.discovery.hint import Hint
-    from neuroswarm.errors import ConfigError
-
-    network = merged.config.network
-    for setting, texts, parse in (
-        ("network.trackers", network.trackers, Hint.parse),
-        ("network.peers", network.peers, Hint.parse_peer),
-    ):
-        for text in texts:
-            try:
-                parse(text)
-            except ConfigError as error:
-                raise ConfigError(f"{error}, set by {merged.origins[setting]}") from error
 
 
 def _require_an_end(merged: Settings) -> None:

@@ -25,7 +25,7 @@ from neuroswarm.cli.ports import (
     require_free,
 )
 from neuroswarm.cli.swarm_token import find_accepted, find_token, load_ring
-from neuroswarm.values import Endpoint
+from neuroswarm.values import Endpoint, unbracketed
 
 if TYPE_CHECKING:
     from neuroswarm.identity.token_ring import TokenRing
@@ -67,6 +67,7 @@ def tracker(
     configure_logging(log_level, log_format)
     text = find_token(token, token_file, os.environ)
     tokens = load_ring(text, find_accepted(accept_token_file, os.environ))
+    host = unbracketed(host)
     listen = Endpoint(host, choose_port(host, port))
     run_service(
         lambda: make_tracker(

@@ -58,10 +58,19 @@ class Section(BaseModel):
 
 
 def split_list(value: object) -> object:
-    """The parts of a text with commas; anything else as it is."""
+    """The parts of a text with commas, or of each text of a list; anything else as it is.
+
+    A text of a list that has no part stays, so that it can be refused.
+    """
     if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
+        return _parts(value)
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return tuple(part for text in value for part in _parts(text) or (text,))
     return value
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def unknown_setting(name: str, known: Iterable[str]) -> str:

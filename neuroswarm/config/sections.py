@@ -17,6 +17,7 @@ from neuroswarm.config.legality import (
     NormScaling,
 )
 from neuroswarm.config.section import Section, split_list
+from neuroswarm.values import unbracketed
 
 MAX_PORT = 65535
 GRPC_PORT_OFFSET = 1000
@@ -70,6 +71,16 @@ class NetworkConfig(Section):
     @classmethod
     def _split_list(cls, value: object) -> object:
         return split_list(value)
+
+    @field_validator("host")
+    @classmethod
+    def _unbracket(cls, host: str) -> str:
+        return unbracketed(host)
+
+    @field_validator("announce_host")
+    @classmethod
+    def _unbracket_all(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(unbracketed, hosts))
 
     @property
     def bound_grpc_port(self) -> int:

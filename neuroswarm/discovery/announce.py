@@ -15,7 +15,8 @@ from functools import partial
 from neuroswarm.discovery.host_names import Lookup
 from neuroswarm.errors import ConfigError, PeerUnreachable
 from neuroswarm.hardware.interfaces import Interface, read_interfaces
-from neuroswarm.wire.hosts import is_address, is_host
+from neuroswarm.values import unbracketed
+from neuroswarm.wire.hosts import is_address, is_host, is_numbers
 from neuroswarm.wire.limits import MAX_HOST_CHARS, MAX_HOSTS
 
 LOOPBACK = "127.0.0.1"
@@ -23,6 +24,7 @@ _PORT = 9  # never sent to: connecting a UDP socket only looks up the route
 _SOMEWHERE_ELSE = ("192.0.2.1", "2001:db8::1")
 """RFC 5737 and 3849: no machines; stand for everybody whose address is not known yet."""
 
+_BROADCAST = "255.255.255.255"
 _LOOK_UP_S = 2.0
 MAX_HINTS = 16
 """Hosts of hints that routes are looked up to."""
@@ -36,10 +38,9 @@ def check_announced(hosts: Iterable[str]) -> tuple[str, ...]:
     """
     asked = tuple(dict.fromkeys(hosts))
     for host in asked:
-        if not is_host(host) or _is_unspecified(host):
+        if why := _find_fault(host):
             raise ConfigError(
-                f"cannot announce host {host!r} to peers: neither an address without a scope nor "
-                "a name of letters, digits and hyphens (set network.announce_host)"
+                f"cannot announce host {host!r} to peers: {why} (set network.announce_host)"
             )
     if len(asked) > MAX_HOSTS or sum(map(len, asked[1:])) > MAX_HOST_CHARS:
         raise ConfigError(
@@ -47,6 +48,20 @@ def check_announced(hosts: Iterable[str]) -> tuple[str, ...]:
             f"{MAX_HOST_CHARS} characters beyond the first (set network.announce_host)"
         )
     return asked
+
+
+def warn_of_deafness(listen_host: str, announced: Iterable[str]) -> str:
+    """That a node does not listen to an address that it announces; empty if it does to all."""
+    if not is_address(listen_host) or listen_host == "::":  # a name may stand for both kinds
+        return ""
+    is_v6 = ":" in listen_host
+    for host in announced:
+        if is_address(host) and (":" in host) is not is_v6:
+            return (
+                f"peers are told {host}, which is IPv{4 if is_v6 else 6}, but the node listens on "
+                f"{listen_host}, which is IPv{6 if is_v6 else 4} only"
+            )
+    return ""
 
 
 def make_finder(
@@ -147,6 +162,41 @@ async def _resolve(host: str, lookup: Lookup) -> Sequence[str]:
             return await lookup(host)
     except (PeerUnreachable, TimeoutError):
         return ()
+
+
+def _find_fault(host: str) -> str:
+    """Why peers cannot use this host; empty if they can."""
+    text = host.partition("://")[2]
+    if text:
+        return f"it is a URL: give the host alone, like {_split_port(text.split('/')[0])[0]}"
+    alone, port = _split_port(host)
+    if port:
+        return f"no port belongs to it, the node tells its own ports itself: give {alone}"
+    if not host:
+        return "it is empty"
+    if is_address(host):
+        return _find_fault_of_address(host)
+    if is_numbers(host):
+        return "no IPv4 address, which is four numbers from 0 to 255"
+    return "" if is_host(host) else "neither an address nor a name of letters, digits and hyphens"
+
+
+def _find_fault_of_address(host: str) -> str:
+    address = ipaddress.ip_address(host)
+    if "%" in host or (address.version == 6 and address.is_link_local):
+        return "an address that means something on one interface only leads nobody here"
+    if address.is_unspecified:
+        return "it means every address of a machine: give one of them"
+    if address.is_multicast or host == _BROADCAST:
+        return "it means many machines: give an address of this one"
+    return ""
+
+
+def _split_port(text: str) -> tuple[str, str]:
+    """A host, and the digits behind its last colon; none behind an IPv6 address."""
+    host, _, port = text.rpartition(":")
+    is_port = bool(host) and port.isdecimal() and not is_address(text)
+    return (unbracketed(host), port) if is_port else (unbracketed(text), "")
 
 
 def _is_unspecified(host: str) -> bool:

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from neuroswarm.discovery.tracker_messages import TRACKER_PATH
 from neuroswarm.errors import ConfigError
 from neuroswarm.values import Endpoint
-from neuroswarm.wire.hosts import is_address
+from neuroswarm.wire.hosts import is_address, is_numbers
 from neuroswarm.wire.messages import Heartbeat
 
 TRACKER_PORT = 7100
@@ -127,13 +127,20 @@ def _split(text: str, complaint: str, schemes: tuple[str, ...]) -> tuple[SplitRe
         text = f"[{text}]"
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
-        port = parts.port
-        _host(parts).encode("idna")
+        host = _host(parts)
+        host.encode("idna")
     except ValueError as error:
-        raise ConfigError(f"{complaint}: {error}") from error
-    host = _host(parts)
-    if parts.scheme not in schemes or not host or set(host) & set(" %") or port == 0:
+        raise ConfigError(f"{complaint}: its host is neither a name nor an address") from error
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"{complaint}: a port is a number from 1 to 65535") from error
+    if port == 0:
+        raise ConfigError(f"{complaint}: a port is a number from 1 to 65535")
+    if parts.scheme not in schemes or not host or set(host) & set(" %"):
         raise ConfigError(complaint)
+    if is_numbers(host) and not is_address(host):
+        raise ConfigError(f"{complaint}: an IPv4 address is four numbers from 0 to 255")
     if parts.path not in ("", "/", TRACKER_PATH) or parts.query or parts.username is not None:
         raise ConfigError(f"{complaint}: nothing may follow the port")
     return parts, port

@@ -31,7 +31,10 @@ class PortFacts:
 
 
 def judge_network(
-    interfaces: Sequence[Interface], route: str | None, announce: str | None = None
+    interfaces: Sequence[Interface],
+    route: str | None,
+    announce: str | None = None,
+    deafness: str = "",
 ) -> Finding:
     """Whether anything but loopback is up, and which address the others are told.
 
@@ -39,6 +42,7 @@ def judge_network(
         interfaces: Those that are up and have addresses.
         route: This machine's address on the route to other networks; None without a route.
         announce: Host that peers are told instead; None if none was given.
+        deafness: That the node does not listen to an address that it announces, if it does not.
     """
     outer = [interface for interface in interfaces if not interface.is_inner]
     if not outer:
@@ -56,6 +60,8 @@ def judge_network(
             "raise the MTU to 1280 at least (in an overlay network: "
             "com.docker.network.driver.mtu=1330)",
         )
+    if deafness:
+        return warn(NETWORK, f"{said}; {deafness}", "--host :: listens on both")
     if chosen is not None and chosen.is_inner and announce is None:
         return warn(
             NETWORK,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from neuroswarm.clock import Clock
-from neuroswarm.discovery.announce import route_to
+from neuroswarm.discovery.announce import route_to, warn_of_deafness
 from neuroswarm.doctor import judge_memory, judge_network, judge_processor
 from neuroswarm.doctor.finding import Finding
 from neuroswarm.doctor.judge_clock import judge_clock
@@ -89,10 +89,17 @@ def examine_machine(
     disk = read_disk(patient.state_dir, root)
     yield judge_memory.judge_disk(disk, torch, is_container=container.is_container)
     route, interfaces = find_route(), read_interfaces(root)
-    yield judge_network.judge_network(interfaces, route, patient.announce)
+    yield judge_network.judge_network(
+        interfaces, route, patient.announce, _warn_of_deafness(patient)
+    )
     yield judge_network.judge_container(container, interfaces, route, patient.announce)
     yield judge_network.judge_ports(patient.ports)
     yield judge_network.judge_token(patient.fingerprint)
+
+
+def _warn_of_deafness(patient: Patient) -> str:
+    network = patient.settings["network"]
+    return warn_of_deafness(network["host"], network["announce_host"])
 
 
 def find_route() -> str | None:

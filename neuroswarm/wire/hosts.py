@@ -10,6 +10,7 @@ import re
 
 from neuroswarm.wire import limits
 
+_NUMBERS = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)(?:\.(?:0[xX][0-9A-Fa-f]*|[0-9]+))*")
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
@@ -21,7 +22,7 @@ def is_host(text: str) -> bool:
 
     Not one with the scope of a machine's own interface (`fe80::1%eth0`), none of several machines
     or of none (multicast, broadcast, `0.0.0.0`), and nothing that a resolver, a socket or gRPC
-    would take for something else (`unix:/path`, a zero byte).
+    would take for something else (`unix:/path`, a zero byte, `10.1`).
     """
     if len(text) > limits.MAX_HOST_CHARS:
         return False
@@ -39,6 +40,11 @@ def is_address_of_one(text: str) -> bool:
         return _is_of_one(ipaddress.ip_address(text))
     except ValueError:
         return False
+
+
+def is_numbers(text: str) -> bool:
+    """Whether `text` is all numbers and dots, whether they make an IPv4 address or not."""
+    return _NUMBERS.fullmatch(text) is not None
 
 
 def is_address(text: str) -> bool:

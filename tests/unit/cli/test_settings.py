@@ -252,3 +252,37 @@ def test_a_path_without_a_name_is_not_the_working_folder(
 def test_an_empty_path_is_no_setting(setting: str):
     with pytest.raises(ConfigError, match=r"'' is no path .*set by --set"):
         resolve([from_assignments([f"{setting}="])])
+
+
+@pytest.mark.parametrize("command", ["node", "doctor"])
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [
+        (["300.300.300.300"], "cannot announce host '300.300.300.300'"),
+        (["a,b,c,d,e"], "cannot announce 5 hosts to peers: at most 4"),
+        (["a", "10.0.0.5:7101"], "cannot announce host '10.0.0.5:7101'"),
+    ],
+)
+def test_hosts_that_cannot_be_announced_end_it_at_once(
+    command: str, hosts: list[str], said: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run([command, *(word for host in hosts for word in ("--announce", host))]) == 78
+    line = capsys.readouterr().err
+    assert said in line
+    assert line.endswith(", set by --announce\n")
+
+
+def test_brackets_and_commas_are_taken_from_hosts():
+    flags = {"host": "[::1]", "announce": ["[2001:db8::1], a", "b"], "peer": ["a,b", "c"]}
+    network = gather({**flags, "port": 0, "heartbeat_port": 0}, {}).network
+    assert network.host == "::1"
+    assert network.announce_host == ("2001:db8::1", "a", "b")
+    assert network.peers == ("a", "b", "c")
+
+
+def test_an_announced_address_that_is_not_listened_to_is_a_warning(
+    caplog: pytest.LogCaptureFixture,
+):
+    gather({"host": "127.0.0.1", "announce": ["2001:db8::1"]}, {})
+    (line,) = [r.getMessage() for r in caplog.records if "2001:db8::1" in r.getMessage()]
+    assert line.endswith("IPv4 only: give --host :: to listen on both")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from neuroswarm.discovery.announce import (
@@ -9,6 +11,7 @@ from neuroswarm.discovery.announce import (
     find_lan_hosts,
     make_finder,
     route_to,
+    warn_of_deafness,
 )
 from neuroswarm.discovery.host_names import NameLookup
 from neuroswarm.errors import ConfigError, PeerUnreachable
@@ -52,6 +55,60 @@ def test_a_host_that_peers_would_refuse_is_an_error(host):
         check_announced([host])
     with pytest.raises(ConfigError, match="cannot announce host"):
         make_finder("0.0.0.0", ["10.0.0.1", host], (), lookup=Names())
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("", "it is empty"),
+        ("0.0.0.0", "every address of a machine"),
+        ("::", "every address of a machine"),
+        ("224.0.0.1", "many machines"),
+        ("ff02::1", "many machines"),
+        ("255.255.255.255", "many machines"),
+        ("fe80::1", "on one interface only"),
+        ("fe80::1%eth0", "on one interface only"),
+        ("300.300.300.300", "four numbers from 0 to 255"),
+        ("10.1", "four numbers from 0 to 255"),
+        ("10.0.0.5:7101", r"no port .*: give 10\.0\.0\.5 "),
+        ("[2001:db8::1]:7101", "no port .*: give 2001:db8::1 "),
+        ("a.example:7101", r"no port .*: give a\.example "),
+        ("http://10.0.0.5", r"a URL: give the host alone, like 10\.0\.0\.5 "),
+        ("http://[2001:db8::1]:7101/status", "a URL: give the host alone, like 2001:db8::1 "),
+        ("10.0.0.0/24", "neither an address nor a name"),
+        ("50%", "neither an address nor a name"),
+    ],
+)
+def test_what_is_wrong_with_a_host_is_said(host, why):
+    with pytest.raises(ConfigError, match=rf"cannot announce host '{re.escape(host)}' .*{why}"):
+        check_announced([host])
+
+
+@pytest.mark.parametrize(
+    "host", ["169.254.1.2", "10.0.0.255", "127.0.0.1", "::1", "fd00::1", "node.3", "a.example"]
+)
+def test_a_host_that_peers_may_reach_is_announced(host):
+    assert check_announced([host]) == (host,)
+
+
+@pytest.mark.parametrize(
+    ("listen", "announced", "said"),
+    [
+        ("0.0.0.0", [LAN, V6], f"{V6}, which is IPv6, .* on 0.0.0.0, which is IPv4 only"),
+        (LAN, [V6], f"{V6}, which is IPv6, .* on {LAN}, which is IPv4 only"),
+        (V6, [LAN], f"{LAN}, which is IPv4, .* on {V6}, which is IPv6 only"),
+    ],
+)
+def test_an_address_of_a_kind_that_is_not_listened_to_is_told(listen, announced, said):
+    assert re.search(said, warn_of_deafness(listen, announced))
+
+
+@pytest.mark.parametrize(
+    ("listen", "announced"),
+    [("::", [LAN, V6]), ("0.0.0.0", [LAN, "a.example"]), ("localhost", [LAN, V6]), (V6, [V6])],
+)
+def test_an_address_that_may_be_listened_to_is_not(listen, announced):
+    assert warn_of_deafness(listen, announced) == ""
 
 
 def test_a_listened_name_that_peers_would_refuse_is_an_error():

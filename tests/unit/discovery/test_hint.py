@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from neuroswarm.discovery.hint import Hint, Way, read_hints
@@ -71,6 +73,25 @@ NO_ADDRESSES = [
 def test_what_is_no_tracker_address_is_refused_by_name(text):
     with pytest.raises(ConfigError, match="write http://HOST:PORT"):
         Hint.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a:port", "a port is a number from 1 to 65535"),
+        ("a:99999", "a port is a number from 1 to 65535"),
+        ("a:0", "a port is a number from 1 to 65535"),
+        ("a..b", "its host is neither a name nor an address"),
+        ("[::1", "its host is neither a name nor an address"),
+        ("300.1.1.1:7101", "an IPv4 address is four numbers from 0 to 255"),
+        ("10.1", "an IPv4 address is four numbers from 0 to 255"),
+        ("a:1/b", "nothing may follow the port"),
+    ],
+)
+def test_what_is_wrong_with_an_address_is_said_in_plain_words(text, why):
+    for parse in (Hint.parse, Hint.parse_peer):
+        with pytest.raises(ConfigError, match=rf"address: {re.escape(repr(text))} \(.*\): {why}$"):
+            parse(text)
 
 
 @pytest.mark.parametrize("text", [*NO_ADDRESSES, "http://a:1"])

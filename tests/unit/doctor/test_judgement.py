@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from neuroswarm.discovery.announce import warn_of_deafness
 from neuroswarm.doctor import judge_memory, judge_network, judge_processor
 from neuroswarm.doctor.finding import Finding, Level, fail, ok, show_bytes
 from neuroswarm.doctor.judge_clock import BUILT_AT, judge_clock, show_duration, show_instant
@@ -318,6 +319,12 @@ def test_networks(
     fix: str,
 ):
     check(judge_network.judge_network(interfaces, route, announce), level, said, fix)
+
+
+def test_an_announced_address_that_is_not_listened_to():
+    deaf = warn_of_deafness("0.0.0.0", ["2001:db8::1"])
+    found = judge_network.judge_network([ETH], "10.0.0.5", "2001:db8::1", deaf)
+    check(found, Level.WARN, "told 2001:db8::1, which is IPv6, .* IPv4 only", "--host ::")
 
 
 def test_containers_with_a_network_of_their_own():

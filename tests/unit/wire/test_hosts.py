@@ -8,7 +8,17 @@ from neuroswarm.wire.hosts import is_host
 
 @pytest.mark.parametrize(
     "text",
-    ["10.0.0.1", "::1", "2001:db8::7", "localhost", "a.example", "node_3.swarm-1", "x" * 63],
+    [
+        "10.0.0.1",
+        "::1",
+        "3.node",
+        "node.3",
+        "2001:db8::7",
+        "localhost",
+        "a.example",
+        "node_3.swarm-1",
+        "x" * 63,
+    ],
 )
 def test_addresses_and_names_are_hosts(text: str):
     assert is_host(text)
@@ -47,6 +57,9 @@ def test_addresses_and_names_are_hosts(text: str):
         "224.0.0.1",
         "ff02::1",
         "::ffff:224.0.0.1",
+        "300.300.300.300",
+        "10.1",
+        "10.0.0.1.1",
     ],
 )
 def test_what_a_resolver_socket_or_url_would_read_otherwise_is_none(text: str):
