@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from neuroswarm.cli.node_address import HELP, read_node_url
 from neuroswarm.cli.options import TokenFileOption, TokenOption
 from neuroswarm.cli.swarm_token import find_token, load_token
+from neuroswarm.connecting import explain_failure
 from neuroswarm.errors import AdmissionError, ConfigError, PeerUnreachable
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ TIMEOUT_S = 10.0
 POLL_S = 1.0
 
 NodeOption = Annotated[
-    str, typer.Option(help="Any node of the swarm.", envvar="NEUROSWARM_TRACKER")
+    str,
+    typer.Option(help=f"Any node of the swarm: {HELP}.", envvar="NEUROSWARM_TRACKER"),
 ]
 KeyOption = Annotated[Path, typer.Option(help="File of the owner's key.")]
 WaitOption = Annotated[
@@ -59,16 +62,16 @@ class Desk:
 
         request = control.seal_request(self.sealer, amendment)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        url = self.url.rstrip("/") + control.RULES_PATH
+        url = self.url + control.RULES_PATH
         try:
             with opener.open(url, data=request, timeout=TIMEOUT_S) as answer:
                 body = answer.read(limits.MAX_CONTROL_BODY_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
                 raise _refusal(self.url, error) from error
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise PeerUnreachable(f"no node answers at {self.url}: {reason}") from error
+        except (OSError, http.client.HTTPException) as error:
+            why = explain_failure(error)
+            raise PeerUnreachable(f"no node answers at {self.url}: {why}") from error
         try:
             return control.open_reply(self.sealer, request, body)
         except BadSignature as error:
@@ -254,7 +257,7 @@ def _read(desk: Desk) -> tuple[RulesReply, Rules]:
 def _desk(node: str, token: str | None, token_file: Path | None) -> Desk:
     from neuroswarm.identity.sealing import Sealer
 
-    url = node if "://" in node else f"http://{node}"
+    url = read_node_url(node)
     found = load_token(find_token(token, token_file, os.environ))
     return Desk(url, Sealer(found.datagram_key))
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from neuroswarm.cli.node_address import HELP, read_node_url
 from neuroswarm.cli.ports import DEFAULT_HTTP_PORT
-from neuroswarm.errors import ConfigError, NeuroswarmError, PeerUnreachable
-from neuroswarm.values import parse_endpoint
+from neuroswarm.connecting import explain_failure
+from neuroswarm.errors import NeuroswarmError, PeerUnreachable
 
 MAX_STATUS_BYTES = 16 * 1024 * 1024
 MAX_COLUMNS = 8
@@ -19,36 +20,18 @@ MAX_COLUMNS = 8
 
 def status(
     node: Annotated[
-        str, typer.Argument(help="The node's HTTP address: PORT, HOST:PORT or a URL.")
+        str, typer.Argument(help=f"The node's HTTP address: {HELP}.", metavar="NODE")
     ] = str(DEFAULT_HTTP_PORT),
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSON as it is.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait.", min=0.1)] = 5.0,
 ) -> None:
     """Show what a running node says of itself."""
-    url = status_url(node)
+    url = f"{read_node_url(node)}/status"
     report = fetch_status(url, timeout_s=timeout)
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
         _print_tables(report)
-
-
-def status_url(node: str) -> str:
-    """The URL of `/status` for a port, a `host:port` or the URL of a node.
-
-    Raises:
-        ConfigError: it is none of these.
-    """
-    scheme, separator, rest = node.strip().rstrip("/").partition("://")
-    if not separator:
-        scheme, rest = "http", scheme
-    if scheme not in ("http", "https"):
-        raise ConfigError(f"cannot ask {node!r}: only http and https addresses")
-    try:
-        endpoint = parse_endpoint(f"127.0.0.1:{rest}" if rest.isdecimal() else rest)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-    return f"{scheme}://{endpoint}/status"
 
 
 def fetch_status(url: str, *, timeout_s: float) -> dict[str, Any]:
@@ -70,8 +53,7 @@ def fetch_status(url: str, *, timeout_s: float) -> dict[str, Any]:
         with error:
             raise _refusal(url, error.code) from error
     except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        raise PeerUnreachable(f"no node answers at {url}: {reason}") from error
+        raise PeerUnreachable(f"no node answers at {url}: {explain_failure(error)}") from error
     except ValueError as error:
         raise PeerUnreachable(f"what answers at {url} is no node: not JSON") from error
     if not isinstance(report, dict):

@@ -8,12 +8,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit
 
+from neuroswarm.discovery.address_text import WrittenAddress, read_address
 from neuroswarm.discovery.tracker_messages import TRACKER_PATH
 from neuroswarm.errors import ConfigError
 from neuroswarm.values import Endpoint
-from neuroswarm.wire.hosts import is_address, is_numbers
 from neuroswarm.wire.messages import Heartbeat
 
 TRACKER_PORT = 7100
@@ -71,10 +70,12 @@ class Hint:
             ConfigError: `text` is no such address.
         """
         complaint = f"no tracker address: {text!r} (write http://HOST:PORT)"
-        parts, port = _split(text, complaint, ("http", "https", "dns"))
-        if parts.scheme == "dns":
-            return cls._of_node(Way.NAME, parts, port)
-        return cls(Way.TRACKER, Endpoint(_host(parts), port or TRACKER_PORT), 0, parts.scheme)
+        schemes = ("http", "https", "dns")
+        written = read_address(text, complaint, schemes=schemes, page=TRACKER_PATH)
+        if written.scheme == "dns":
+            return cls._of_node(Way.NAME, written)
+        endpoint = Endpoint(written.host, written.port or TRACKER_PORT)
+        return cls(Way.TRACKER, endpoint, 0, written.scheme)
 
     @classmethod
     def parse_peer(cls, text: str) -> Hint:
@@ -89,12 +90,13 @@ class Hint:
         complaint = f"no peer address: {text!r} (write HOST:PORT, or dns://NAME:PORT)"
         if text.startswith(("http://", "https://")):
             raise ConfigError(f"{complaint}: give a URL with --tracker")
-        parts, port = _split(text, complaint, ("http", "dns"))
-        return cls._of_node(Way.NAME if parts.scheme == "dns" else Way.PEER, parts, port)
+        written = read_address(text, complaint, schemes=("http", "dns"), page=TRACKER_PATH)
+        return cls._of_node(Way.NAME if written.scheme == "dns" else Way.PEER, written)
 
     @classmethod
-    def _of_node(cls, way: Way, parts: SplitResult, port: int | None) -> Hint:
-        return cls(way, Endpoint(_host(parts), port or NODE_PORT), port or HEARTBEAT_PORT)
+    def _of_node(cls, way: Way, written: WrittenAddress) -> Hint:
+        endpoint = Endpoint(written.host, written.port or NODE_PORT)
+        return cls(way, endpoint, written.port or HEARTBEAT_PORT)
 
     def __str__(self) -> str:
         if self.way is Way.TRACKER:
@@ -119,32 +121,3 @@ def read_hints(trackers: Iterable[str], peers: Iterable[str] = ()) -> tuple[Hint
     """
     found = [*map(Hint.parse, trackers), *map(Hint.parse_peer, peers)]
     return tuple(dict.fromkeys(found))
-
-
-def _split(text: str, complaint: str, schemes: tuple[str, ...]) -> tuple[SplitResult, int | None]:
-    """The parts of an address and its port; ConfigError if there is more or less to it."""
-    if text.count(":") > 1 and is_address(text):
-        text = f"[{text}]"
-    try:
-        parts = urlsplit(text if "://" in text else f"http://{text}")
-        host = _host(parts)
-        host.encode("idna")
-    except ValueError as error:
-        raise ConfigError(f"{complaint}: its host is neither a name nor an address") from error
-    try:
-        port = parts.port
-    except ValueError as error:
-        raise ConfigError(f"{complaint}: a port is a number from 1 to 65535") from error
-    if port == 0:
-        raise ConfigError(f"{complaint}: a port is a number from 1 to 65535")
-    if parts.scheme not in schemes or not host or set(host) & set(" %"):
-        raise ConfigError(complaint)
-    if is_numbers(host) and not is_address(host):
-        raise ConfigError(f"{complaint}: an IPv4 address is four numbers from 0 to 255")
-    if parts.path not in ("", "/", TRACKER_PATH) or parts.query or parts.username is not None:
-        raise ConfigError(f"{complaint}: nothing may follow the port")
-    return parts, port
-
-
-def _host(parts: SplitResult) -> str:
-    return parts.hostname or ""

@@ -6,12 +6,12 @@ Refuses to know when that is to be done, and what the answer is for.
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import AsyncExitStack
 
 import aiohttp
 
 from neuroswarm.clock import Clock
+from neuroswarm.connecting import explain_failure
 from neuroswarm.discovery.host_names import ConnectionResolver, Lookup
 from neuroswarm.discovery.tracker_messages import Reply, open_reply, seal_request
 from neuroswarm.errors import AdmissionError, BadSignature, MessageTooLarge, PeerUnreachable
@@ -87,7 +87,7 @@ class TrackerAsker(Service):
         except TimeoutError as error:
             raise PeerUnreachable(f"no answer in {TIMEOUT_S:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise PeerUnreachable(_explain(error)) from error
+            raise PeerUnreachable(explain_failure(error)) from error
 
 
 async def _read_bounded(content: aiohttp.StreamReader, limit: int) -> bytes:
@@ -97,11 +97,3 @@ async def _read_bounded(content: aiohttp.StreamReader, limit: int) -> bytes:
         if len(data) > limit:
             raise MessageTooLarge(f"answer too large: over {limit} bytes")
     return bytes(data)
-
-
-def _explain(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return error.os_error.strerror or str(error.os_error)
-    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno).lower()
-    return str(error) or type(error).__name__

@@ -6,13 +6,13 @@ Small and large probes over HTTP, and whether the gRPC port takes connections. R
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import dataclass, replace
 
 import aiohttp
 
 from neuroswarm.clock import Clock
+from neuroswarm.connecting import explain_failure
 from neuroswarm.doctor.datagram_asker import Echoed
 from neuroswarm.errors import AdmissionError, BadSignature, PeerError, PeerUnreachable
 from neuroswarm.identity.sealing import Sealer
@@ -140,7 +140,7 @@ async def _post(
     except TimeoutError as error:
         raise PeerUnreachable(f"no answer in {TIMEOUT_S:g} s") from error
     except (aiohttp.ClientError, OSError) as error:
-        raise PeerUnreachable(_explain(error)) from error
+        raise PeerUnreachable(explain_failure(error)) from error
     try:
         return probes.open_probe_reply(sealer, request, body)
     except BadSignature as error:
@@ -164,12 +164,6 @@ async def _connect(address: str, port: int) -> str:
     except TimeoutError:
         return f"no answer in {TIMEOUT_S:g} s"
     except OSError as error:
-        return _explain(error)
+        return explain_failure(error)
     writer.transport.abort()
     return ""
-
-
-def _explain(error: Exception) -> str:
-    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno).lower()
-    return str(error) or type(error).__name__

@@ -86,6 +86,16 @@ async def test_no_tracker_is_said_once_a_minute_and_asked_for_ever(clock, caplog
     assert caplog.records[-1].getMessage() == f"tracker {dead}/v1/tracker answers: 0 peers"
 
 
+async def test_a_tracker_that_answers_no_tls_is_told_so(clock):
+    node = Node(clock)
+    async with serve(bare_tracker(clock).handle) as server:
+        https = url(server).replace("http://", "https://")
+        async with node.search(https) as client:
+            await clock.wait_sleeps(1)
+            (status,) = client.get_status()
+    assert status["failure"] == "it does not answer TLS (try http:// instead of https://)"
+
+
 async def test_one_answering_tracker_is_enough(clock, caplog):
     caplog.set_level(logging.WARNING)
     a, b = Node(clock), Node(clock)
@@ -193,10 +203,10 @@ async def test_a_redirect_is_not_followed(clock):
         await runner.cleanup()
 
 
-async def test_an_address_that_cannot_exist_is_a_failed_hint(clock):
-    async with Node(clock).search("http://256.1.1.1:7100") as client:
+async def test_a_name_that_cannot_exist_is_a_failed_hint(clock):
+    async with Node(clock).search("http://nobody.invalid:7100") as client:
         await clock.wait_sleeps(1)
-        assert "256.1.1.1" in str(client.get_status()[0]["failure"])
+        assert "nobody.invalid" in str(client.get_status()[0]["failure"])
 
 
 async def test_without_hints_there_is_nothing_to_wait_for(clock):

@@ -62,8 +62,8 @@ def test_status_and_token_need_no_torch():
         (["node", "--accept-token-file", "/nowhere"], 77, "cannot read the token file /nowhere"),
         (["tracker", "--accept-token-file", "/nowhere"], 77, "cannot read the token file"),
         (["token", "show"], 77, "no token: give --token"),
-        (["status", "ftp://x"], 78, "only http and https"),
-        (["status", "x:y"], 78, "port out of range"),
+        (["status", "ftp://x"], 78, "it begins with ftp://"),
+        (["status", "x:y"], 78, "a port is a number from 1 to 65535"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

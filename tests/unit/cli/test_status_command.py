@@ -9,8 +9,8 @@ from typing import ClassVar
 import pytest
 
 from neuroswarm.cli.main import run
-from neuroswarm.cli.status import find_tables, flatten, show_value, status_url
-from neuroswarm.errors import ConfigError
+from neuroswarm.cli.node_address import read_node_url
+from neuroswarm.cli.status import find_tables, flatten, show_value
 
 REPORT = {
     "node_id": "ab" * 20,
@@ -101,26 +101,56 @@ def test_what_is_no_willing_node_is_named(
 
 def test_nobody_there_is_unavailable(capsys: pytest.CaptureFixture[str]):
     assert run(["status", "1"]) == 69
-    assert "no node answers at http://127.0.0.1:1/status" in capsys.readouterr().err
+    line = capsys.readouterr().err
+    assert line == "neuroswarm: no node answers at http://127.0.0.1:1/status: connection refused\n"
+
+
+def test_https_where_http_answers_is_said(port: str, capsys: pytest.CaptureFixture[str]):
+    assert run(["status", f"https://127.0.0.1:{port}"]) == 69
+    assert "it does not answer TLS (try http:// instead of https://)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("node", "url"),
     [
-        ("7101", "http://127.0.0.1:7101/status"),
-        ("pi:7101", "http://pi:7101/status"),
-        ("https://pi:7101/", "https://pi:7101/status"),
-        ("[::1]:7101", "http://[::1]:7101/status"),
+        ("7313", "http://127.0.0.1:7313"),
+        ("pi", "http://pi:7101"),
+        ("pi:7313", "http://pi:7313"),
+        ("https://pi:7313/", "https://pi:7313"),
+        ("http://pi", "http://pi:7101"),
+        ("http://pi:7313/status", "http://pi:7313"),
+        (" http://pi:7313/status/ ", "http://pi:7313"),
+        ("::1", "http://[::1]:7101"),
+        ("[::1]", "http://[::1]:7101"),
+        ("[::1]:7313", "http://[::1]:7313"),
+        ("http://[::1]:7313/status", "http://[::1]:7313"),
     ],
 )
-def test_node_may_be_a_port_an_endpoint_or_a_url(node: str, url: str):
-    assert status_url(node) == url
+def test_node_may_be_a_port_a_host_an_endpoint_or_a_url(node: str, url: str):
+    assert read_node_url(node) == url
 
 
-@pytest.mark.parametrize("node", ["", "pi", "pi:0", "ftp://pi:1"])
-def test_address_without_sense_is_refused(node: str):
-    with pytest.raises(ConfigError):
-        status_url(node)
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        ("", "its host is neither a name nor an address"),
+        ("[::1", "its host is neither a name nor an address"),
+        ("pi:0", "a port is a number from 1 to 65535"),
+        ("99999", "a port is a number from 1 to 65535"),
+        ("foo:bar", "a port is a number from 1 to 65535"),
+        ("ftp://pi:1", "it begins with ftp://"),
+        ("http://pi:1/peers", "nothing may follow the port"),
+        ("300.1.1.1", "an IPv4 address is four numbers from 0 to 255"),
+    ],
+)
+@pytest.mark.parametrize("command", [["status"], ["rules", "show", "--node"]], ids=" ".join)
+def test_address_without_sense_is_refused_in_plain_words(
+    command: list[str], node: str, why: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run([*command, node]) == 78
+    line = capsys.readouterr().err
+    assert line.startswith(f"neuroswarm: no address of a node: {node!r} (write PORT, HOST, ")
+    assert line.endswith(f"): {why}\n")
 
 
 def test_reports_split_into_facts_and_tables():
