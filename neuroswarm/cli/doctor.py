@@ -15,7 +15,7 @@ from neuroswarm.cli.addresses import require_addresses
 from neuroswarm.cli.exit_codes import ExitCode
 from neuroswarm.cli.node import read_layers
 from neuroswarm.cli.options import TokenFileOption, TokenOption
-from neuroswarm.cli.ports import PortClaims, PortProbe, PortWishes, plan_ports
+from neuroswarm.cli.ports import NoPort, PortClaims, PortProbe, PortWishes, plan_ports
 from neuroswarm.cli.swarm_token import find_token
 
 if TYPE_CHECKING:
@@ -184,7 +184,6 @@ async def _ask_all(
 
 def _read_ports(merged: Settings) -> PortFacts:
     from neuroswarm.doctor.judge_network import PortFacts
-    from neuroswarm.errors import ConfigError
 
     wishes = PortWishes(
         merged.asked("network.port"),
@@ -194,8 +193,8 @@ def _read_ports(merged: Settings) -> PortFacts:
     claims = PortClaims()
     try:
         plan = plan_ports(wishes, PortProbe(merged.config.network.host, claims).is_free)
-    except ConfigError as error:
-        return PortFacts(failure=str(error))
+    except NoPort as error:
+        return PortFacts(failure=error.said, fix=error.fix)
     finally:
         claims.release()
     ports = ((HTTP, plan.http), (GRPC, plan.grpc), (HEARTBEAT, plan.heartbeat))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from neuroswarm.connecting import explain_failure
 from neuroswarm.errors import ConfigError
 from neuroswarm.listening import bind
 from neuroswarm.values import Endpoint
@@ -24,6 +25,8 @@ GRPC_PORT_OFFSET = 1000
 MAX_PORT = 65535
 MAX_TRIES = 200
 """Ports tried after a default one that is taken."""
+
+_CHOOSE = "stop what uses them, or choose a port yourself (--port, --grpc-port, --heartbeat-port)"
 
 Transport = Literal["tcp", "udp"]
 IsFree = Callable[[Transport, int], bool]
@@ -48,19 +51,36 @@ class PortPlan:
     remarks: tuple[str, ...] = ()
 
 
+class NoPort(ConfigError):
+    """A port or the host cannot be had.
+
+    Args:
+        said: What is wrong.
+        fix: What to do.
+    """
+
+    def __init__(self, said: str, fix: str) -> None:
+        super().__init__(f"{said} ({fix})")
+        self.said = said
+        self.fix = fix
+
+
 def plan_ports(wishes: PortWishes, is_free: IsFree) -> PortPlan:
     """Choose the ports of a node.
 
     HTTP and gRPC move together, so that gRPC stays 1000 above HTTP where both are defaults.
 
     Raises:
-        ConfigError: a port that was asked for is taken, or no default is free.
+        NoPort: a port that was asked for is taken, or no default is free.
     """
     require_free("HTTP", "--port", "tcp", wishes.http, is_free)
     require_free("gRPC", "--grpc-port", "tcp", wishes.grpc, is_free)
     require_free("heartbeats", "--heartbeat-port", "udp", wishes.heartbeat, is_free)
     if wishes.http and wishes.http == wishes.grpc:
-        raise ConfigError(f"port {wishes.http} is asked for twice: for HTTP and for gRPC")
+        raise NoPort(
+            f"port {wishes.http} is asked for twice: for HTTP and for gRPC",
+            "give --port and --grpc-port different ones",
+        )
     http, grpc = _plan_tcp(wishes, is_free)
     heartbeat = wishes.heartbeat
     if heartbeat is None:
@@ -76,19 +96,19 @@ def plan_ports(wishes: PortWishes, is_free: IsFree) -> PortPlan:
 def require_free(
     what: str, flag: str, transport: Transport, port: int | None, is_free: IsFree
 ) -> None:
-    """ConfigError if this port was asked for and is taken."""
+    """NoPort if this port was asked for and is taken."""
     if port and not is_free(transport, port):
-        raise ConfigError(
-            f"port {port} for {what} is in use (stop what uses it, or choose another with {flag})"
+        raise NoPort(
+            f"port {port} for {what} is in use", f"stop what uses it, or choose another with {flag}"
         )
 
 
 def next_free(what: str, transport: Transport, first: int, is_free: IsFree) -> int:
-    """The first free port from `first` on; ConfigError if none of the next ones is."""
+    """The first free port from `first` on; NoPort if none of the next ones is."""
     for port in _upwards(first):
         if is_free(transport, port):
             return port
-    raise ConfigError(f"no free {what} port from {first} to {first + MAX_TRIES - 1}")
+    raise NoPort(f"no free {what} port from {first} to {first + MAX_TRIES - 1}", _CHOOSE)
 
 
 def moved(what: str, default: int, port: int, *, asked: bool) -> str:
@@ -108,8 +128,9 @@ def _plan_tcp(wishes: PortWishes, is_free: IsFree) -> tuple[int, int]:
         grpc = http + GRPC_PORT_OFFSET if wishes.grpc is None else wishes.grpc
         if http != grpc and is_free("tcp", http) and (wishes.grpc == grpc or is_free("tcp", grpc)):
             return http, grpc
-    raise ConfigError(
-        f"no free HTTP port from {DEFAULT_HTTP_PORT} to {DEFAULT_HTTP_PORT + MAX_TRIES - 1}"
+    raise NoPort(
+        f"no free HTTP port from {DEFAULT_HTTP_PORT} to {DEFAULT_HTTP_PORT + MAX_TRIES - 1}",
+        _CHOOSE,
     )
 
 
@@ -117,15 +138,28 @@ def _derived_grpc(http: int, is_free: IsFree) -> int:
     if not http:
         return 0
     if http + GRPC_PORT_OFFSET > MAX_PORT:
-        raise ConfigError(
-            f"port {http} leaves no gRPC port {http + GRPC_PORT_OFFSET} "
-            f"(at most {MAX_PORT - GRPC_PORT_OFFSET}, or set --grpc-port)"
+        raise NoPort(
+            f"port {http} leaves no gRPC port {http + GRPC_PORT_OFFSET}",
+            f"at most {MAX_PORT - GRPC_PORT_OFFSET}, or set --grpc-port",
         )
     return next_free("gRPC", "tcp", http + GRPC_PORT_OFFSET, is_free)
 
 
 def _upwards(first: int) -> Iterator[int]:
     return itertools.takewhile(lambda p: p <= MAX_PORT, range(first, first + MAX_TRIES))
+
+
+def _advise(error: OSError, host: str) -> str:
+    """What to do about a socket that cannot be bound for another reason than its port's use."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "take a port above 1023, or start with the right to lower ones"
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return (
+            f"{host} is none of this machine's addresses: give one of them with --host (see "
+            "`ip address`), or leave it out for all of IPv4; what the others are to be told is "
+            "--announce"
+        )
+    return "give another address with --host"
 
 
 class PortClaims:
@@ -151,7 +185,8 @@ class PortClaims:
             name.close()
             if error.errno == errno.EADDRINUSE:
                 return False
-            raise ConfigError(f"cannot claim port {port}: {error.strerror}") from error
+            why = explain_failure(error)
+            raise NoPort(f"cannot claim port {port}: {why}", _CHOOSE) from error
         self._held[place] = name
         return True
 
@@ -176,7 +211,7 @@ class PortProbe:
         """Whether the port can be bound now, and no other node is about to.
 
         Raises:
-            ConfigError: the host is not an address of this machine, or the port is forbidden.
+            NoPort: the host is not an address of this machine, or the port is forbidden.
         """
         kind = socket.SOCK_STREAM if transport == "tcp" else socket.SOCK_DGRAM
         try:
@@ -184,6 +219,6 @@ class PortProbe:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return False
-            reason = error.strerror or str(error)
-            raise ConfigError(f"cannot listen on {self._host}:{port}: {reason.lower()}") from error
+            said = f"cannot listen on {Endpoint(self._host, port)}: {explain_failure(error)}"
+            raise NoPort(said, _advise(error, self._host)) from error
         return self._claims.claim(transport, self._host, port)

@@ -28,6 +28,8 @@ class PortFacts:
     """Defaults that are in use, and what is taken instead."""
     failure: str = ""
     """Why a node cannot have the ports that were asked for."""
+    fix: str = ""
+    """What to do then."""
 
 
 def judge_network(
@@ -127,7 +129,7 @@ def judge_token(fingerprint: str | None) -> Finding:
 def judge_ports(facts: PortFacts) -> Finding:
     """Whether a node can have its ports."""
     if facts.failure:
-        return fail(PORTS, facts.failure, "stop what uses it, or choose another port")
+        return fail(PORTS, facts.failure, facts.fix)
     if not facts.ports:
         return skip(PORTS, "not asked")
     said = ", ".join(f"{what} {number or 'any'}" for what, number in facts.ports)

@@ -216,13 +216,27 @@ def _judge_silence(facts: WayFacts) -> Finding:
 
 def _advise(failure: str, target: Target) -> str:
     port = f"TCP {target.endpoint.port}"
-    if "refused" in failure:
-        return f"start the node or tracker there, or correct the port ({port})"
+    if "TLS" in failure:
+        return f"write http://{target.endpoint}, unless a proxy there is to answer TLS"
     if "unreachable" in failure:
         return f"there is no way to {target.endpoint.host}: see the line on network"
     if "HTTP " in failure:
         return f"correct the port: something else answers at {port}"
+    if target.greeted_port:
+        return _advise_about_peer(target)
+    if "refused" in failure:
+        return f"start the node or tracker there, or correct the port ({port})"
     return f"see that a node or tracker runs there, and let {port} through the firewalls between"
+
+
+def _advise_about_peer(target: Target) -> str:
+    """Its port may be one for datagrams, which nobody answers who has another token."""
+    ports = f"TCP {target.endpoint.port}, UDP {target.greeted_port}"
+    return (
+        f"start the node there, or correct the port (its HTTP or heartbeat port; asked were {ports}"
+        "); if it runs there, give its swarm's token (--token-file), as nodes do not answer "
+        "datagrams under another one, and let the port through the firewalls between"
+    )
 
 
 def _list_closed(facts: WayFacts) -> Iterator[tuple[str, str]]:

@@ -54,7 +54,15 @@ def test_a_port_that_was_asked_for_and_is_taken(capsys: pytest.CaptureFixture[st
     assert code == 70
     row = report(capsys)["ports"]
     assert row["level"] == "fail"
-    assert f"port {port} for HTTP is in use" in row["said"]
+    assert row["said"] == f"port {port} for HTTP is in use"
+    assert row["fix"] == "stop what uses it, or choose another with --port"
+
+
+def test_an_address_of_another_machine(capsys: pytest.CaptureFixture[str]):
+    assert run(["doctor", "--quick", "--json", "--host", "192.0.2.1"]) == 70
+    row = report(capsys)["ports"]
+    assert row["said"] == "cannot listen on 192.0.2.1:7101: cannot assign requested address"
+    assert row["fix"].startswith("192.0.2.1 is none of this machine's addresses: give one of them")
 
 
 def test_ports_that_were_looked_at_are_free_again(capsys: pytest.CaptureFixture[str]):

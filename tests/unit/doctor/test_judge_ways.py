@@ -86,6 +86,22 @@ def seen_as(host: str, port: int) -> WayFacts:
             "refused",
             "start the node",
         ),
+        (
+            WayFacts(
+                replace(NODE, greeted_port=7101),
+                http_failure="connection refused",
+                greeted_port=7101,
+            ),
+            Level.FAIL,
+            "connection refused; no answer to datagrams at 7101 either",
+            r"its HTTP or heartbeat port; asked were TCP 7101, UDP 7101.*swarm's token",
+        ),
+        (
+            WayFacts(NODE, http_failure="it does not answer TLS (try http://)"),
+            Level.FAIL,
+            "TLS",
+            r"write http://10\.0\.0\.1:7101",
+        ),
         (WayFacts(NODE, http_failure="no answer in 4 s"), Level.FAIL, "4 s", "firewalls"),
         (
             WayFacts(NODE, http_failure="network is unreachable"),

@@ -340,7 +340,8 @@ def test_containers_with_a_network_of_their_own():
 def test_ports():
     free = PortFacts((("HTTP", 7102), ("gRPC", 0)), ("HTTP port 7101 is in use, taking 7102",))
     check(judge_network.judge_ports(free), Level.OK, "HTTP 7102, gRPC any .*7101 is in use")
+    taken = PortFacts(failure="port 80 is in use", fix="stop what uses it")
     check(
-        judge_network.judge_ports(PortFacts(failure="port 80 is in use")), Level.FAIL, "80", "stop"
+        judge_network.judge_ports(taken), Level.FAIL, "^port 80 is in use$", "^stop what uses it$"
     )
     check(judge_network.judge_ports(PortFacts()), Level.SKIP, "not asked")
