@@ -75,6 +75,11 @@ def short(value: bytes) -> str:
     return bytes(value).hex()[:8]
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things for people: `1 file`, `2 files`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def unbracketed(host: str) -> str:
     """The host out of `[v6]`, as URLs have it; any other text as it is."""
     is_bracketed = host.startswith("[") and host.endswith("]") and ":" in host

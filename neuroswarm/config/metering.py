@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from neuroswarm.config.section import Section
+from neuroswarm.values import counted
 
 Period = Literal["day", "month"]
 
@@ -51,7 +52,9 @@ def parse_cap(text: str) -> tuple[Period, int]:
         raise ValueError(f"{text!r} is no cap (write it like 500MB/day or 20GB/month)")
     size = parse_size(found[1])
     if size < MIN_CAP_BYTES:
-        raise ValueError(f"{text!r} is too little: {size} bytes (at least 1MB; is a unit missing?)")
+        raise ValueError(
+            f"{text!r} is too little: {counted(size, 'byte')} (at least 1MB; is a unit missing?)"
+        )
     return ("day" if found[2] == "day" else "month"), size
 
 
@@ -75,7 +78,13 @@ class MeteringConfig(Section):
     @field_validator("max_upload_bytes_per_s", mode="before")
     @classmethod
     def _read_size(cls, value: object) -> object:
-        return parse_size(value.strip().removesuffix("/s")) if isinstance(value, str) else value
+        size = parse_size(value.strip().removesuffix("/s")) if isinstance(value, str) else value
+        if isinstance(size, int) and size < MIN_UPLOAD_BYTES_PER_S:
+            raise ValueError(
+                f"{value!r} is too little: {counted(size, 'byte')} a second (at least 16KiB; is a "
+                "unit missing?)"
+            )
+        return size
 
     @field_validator("data_caps", mode="before")
     @classmethod

@@ -19,7 +19,7 @@ from neuroswarm.corpus.text_files import find_text_files, is_binary
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens, Tokens
 from neuroswarm.errors import DataError
-from neuroswarm.values import NodeId
+from neuroswarm.values import NodeId, counted
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,8 @@ def read_text(path: Path | None = None, *, max_bytes: int = DEFAULT_MAX_BYTES) -
     if not data:
         hint = "give a text file or a folder with text files (--data PATH)"
         raise DataError(f"no text in {source}: {hint}")
-    logger.info("read %d bytes of text from %d files of %s", len(data), num_files, source)
+    size, files = counted(len(data), "byte"), counted(num_files, "file")
+    logger.info("read %s of text from %s of %s", size, files, source)
     return torch.frombuffer(data, dtype=torch.uint8)
 
 

@@ -14,6 +14,7 @@ from neuroswarm.config.sections import RunConfig
 from neuroswarm.errors import ComputeError, LifecycleError
 from neuroswarm.node.core import NodeCore
 from neuroswarm.service import State
+from neuroswarm.values import counted
 
 logger = logging.getLogger(__name__)
 
@@ -71,12 +72,12 @@ def _say_progress(core: NodeCore, said_at: float) -> float:
     parts = core.require_parts()
     progress, loss = parts.reporter.progress(), parts.trainer.last_loss
     logger.info(
-        "round %s: %s of %s inner steps, training loss %s, %d live peers",
+        "round %s: %s of %s inner steps, training loss %s, %s",
         progress["round"],
         progress["inner_steps"],
         progress["inner_steps_wanted"],
         "unknown" if loss is None else f"{loss:.3f}",
-        len(parts.rounds.crowd.live()),
+        counted(len(parts.rounds.crowd.live()), "live peer"),
     )
     return core.now()
 
@@ -97,7 +98,7 @@ def _watch(core: NodeCore, limits: RunConfig) -> Callable[[], str | None]:
     def reached() -> str | None:
         rounds = statistics.rounds_committed - rounds_before
         if limits.rounds is not None and rounds >= limits.rounds:
-            return f"{rounds} rounds"
+            return counted(rounds, "round")
         if limits.minutes is not None and core.now() - started_at >= 60 * limits.minutes:
             return f"{limits.minutes:g} minutes"
         tokens = parts.trainer.total.tokens

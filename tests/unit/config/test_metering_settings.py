@@ -61,6 +61,14 @@ def test_too_slow_an_upload_is_refused_with_the_limit():
         MeteringConfig.model_validate({"max_upload_bytes_per_s": "5kB"})
 
 
+@pytest.mark.parametrize("value", ["200", 200])
+def test_a_limit_without_a_unit_is_most_likely_a_mistake(value: object):
+    with pytest.raises(ConfigError, match=r"too little: 200 bytes a second .*is a unit missing"):
+        MeteringConfig.model_validate({"max_upload_bytes_per_s": value})
+    with pytest.raises(ConfigError, match=r"too little: 1 byte .*is a unit missing"):
+        MeteringConfig.model_validate({"data_caps": "1/day"})
+
+
 def test_flags_variables_and_assignments_say_the_same():
     texts = "500MB/day,20GB/month"
     for layer in (
