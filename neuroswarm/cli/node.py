@@ -26,7 +26,6 @@ from neuroswarm.cli.swarm_token import check_accepted, check_token, find_token
 if TYPE_CHECKING:
     from neuroswarm.cli.settings import Layer, Settings
     from neuroswarm.config import SwarmNodeConfig
-    from neuroswarm.config.sections import NetworkConfig
     from neuroswarm.node.node import SwarmNode
 
 logger = logging.getLogger(__name__)
@@ -85,17 +84,43 @@ def node(
     if text is not None:
         check_token(text)
     check_accepted(settings.network.accepted_token_files)
-    say_how_to_find(settings.network)
+    say_how_to_find(settings)
     run_service(lambda: _create(text, settings), _work)
 
 
-def say_how_to_find(network: NetworkConfig) -> None:
+def say_how_to_find(settings: SwarmNodeConfig) -> None:
     """Tell a user who named nobody how to, before anything that takes long is loaded."""
     from neuroswarm.discovery.hint import WAYS
+    from neuroswarm.discovery.sources import describe_sources
+    from neuroswarm.hardware.container import read_container
 
-    if not network.trackers and not network.peers:
-        where = "looking on the local network" if network.lan else "starting alone"
-        logger.info("no --tracker and no --peer: %s. To join others elsewhere, %s", where, WAYS)
+    if not settings.network.trackers and not settings.network.peers:
+        what = describe_sources(
+            settings,
+            has_own_network=read_container().has_own_network,
+            is_known=any(map(_remembers, _state_folders(settings))),
+        )
+        logger.info("no --tracker and no --peer: %s. To join others elsewhere, %s", what, WAYS)
+
+
+def _state_folders(settings: SwarmNodeConfig) -> list[Path]:
+    """The folder that was given, or those of all nodes of this swarm that ran here without one."""
+    from neuroswarm.config.swarm_node import DEFAULT_STATE_DIR
+
+    if settings.state_dir is not None:
+        return [settings.state_dir.expanduser()]
+    return list((DEFAULT_STATE_DIR / settings.network.name).expanduser().glob("node*"))
+
+
+def _remembers(folder: Path) -> bool:
+    """Whether peers are remembered in a state folder; a damaged file is as none."""
+    from neuroswarm.discovery.peers_file import PEERS_FILE, decode_acquaintances
+    from neuroswarm.errors import CheckpointError
+
+    try:
+        return bool(decode_acquaintances((folder / PEERS_FILE).read_bytes()))
+    except (OSError, CheckpointError):
+        return False
 
 
 def gather(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> SwarmNodeConfig:
@@ -115,7 +140,7 @@ def gather(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Swa
     layers = read_layers(parameters, environment)
     merged = merging.resolve(layers)
     require_addresses(merged)
-    _require_an_end(merged)
+    require_an_end(merged)
     plan = _plan(merged)
     for remark in plan.remarks:
         logger.warning("%s", remark)
@@ -151,7 +176,7 @@ def read_layers(parameters: Mapping[str, Any], environment: Mapping[str, str]) -
     return layers
 
 
-def _require_an_end(merged: Settings) -> None:
+def require_an_end(merged: Settings) -> None:
     """ConfigError if the run is to end by what a node that does not train never does."""
     from neuroswarm.errors import ConfigError
 

@@ -13,6 +13,9 @@ from neuroswarm.errors import CheckpointError
 from neuroswarm.values import NODE_ID_BYTES, Endpoint, NodeId
 from neuroswarm.wire.hosts import is_host
 
+PEERS_FILE = "peers.json"
+"""In the state folder: the peers of last time."""
+
 MAX_KEPT = 64
 """Peers in the file; the newest ones are kept."""
 

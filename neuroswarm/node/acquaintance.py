@@ -17,20 +17,18 @@ from neuroswarm.discovery.announce import find_lan_hosts, make_finder
 from neuroswarm.discovery.hint import read_hints
 from neuroswarm.discovery.host_names import CachedLookup, Lookup
 from neuroswarm.discovery.lan import LanScout, LanSelf
+from neuroswarm.discovery.peers_file import PEERS_FILE
 from neuroswarm.discovery.search import Search
+from neuroswarm.discovery.sources import looks_on_lan
 from neuroswarm.discovery.tracker_asker import TrackerAsker
 from neuroswarm.discovery.whereabouts import Whereabouts
 from neuroswarm.hardware.container import read_container
 from neuroswarm.heartbeat.service import HeartbeatService
 from neuroswarm.identity.token_ring import TokenRing
-from neuroswarm.membership.addresses import is_loopback
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.node.remembering import Rememberer
 from neuroswarm.service import Service
-
-PEERS_FILE = "peers.json"
-"""In the state folder: the peers of last time."""
 
 LAN_WAIT_S = 2.0
 """At most so long a node with nothing but its local network waits for an answer there."""
@@ -144,7 +142,7 @@ def _make_lan(
     clock: Clock,
 ) -> LanScout | None:
     """The scout; None where it is not wanted, or cannot find or be of use to anybody."""
-    if not network.lan or is_loopback(network.host) or read_container().has_own_network:
+    if not looks_on_lan(network, has_own_network=read_container().has_own_network):
         return None
 
     def describe() -> LanSelf:

@@ -81,7 +81,8 @@ class Workload:
             seed=training.seed,
             node_id=node_id,
         )
-        logger.info("training on %s: %d tokens", corpus.source, corpus.tokens.num_tokens)
+        doing = "training" if config.run.training else "measuring the held-out loss"
+        logger.info("%s on %s: %d tokens", doing, corpus.source, corpus.tokens.num_tokens)
         return sampler, corpus.vocab_size
 
 

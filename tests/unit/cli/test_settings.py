@@ -18,7 +18,9 @@ from neuroswarm.cli.settings import (
     resolve,
     setting_paths,
 )
+from neuroswarm.discovery.peers_file import PEERS_FILE, Acquaintance, encode_acquaintances
 from neuroswarm.errors import ConfigError
+from neuroswarm.values import Endpoint, NodeId
 
 
 @pytest.fixture
@@ -200,22 +202,37 @@ def test_config_file_may_be_named_by_the_environment(file: Path):
     assert config.diloco.inner_steps == 100
 
 
-@pytest.mark.parametrize(
-    ("flags", "where"),
-    [({}, "looking on the local network"), ({"no_lan": True}, "starting alone")],
-)
-def test_a_node_that_was_given_nobody_says_the_ways_at_once(caplog, flags, where):
+def test_a_node_that_was_given_nobody_says_the_ways_at_once(caplog, tmp_path):
     caplog.set_level(logging.INFO)
-    say_how_to_find(gather({"host": "127.0.0.1", **flags}, {}).network)
+    flags = {"host": "127.0.0.1", "state_dir": tmp_path}
+    say_how_to_find(gather(flags, {}))
     (line,) = [r.getMessage() for r in caplog.records if r.levelno == logging.INFO]
-    assert where in line
+    assert "starting alone" in line
     assert all(way in line for way in ("--tracker http://", "--peer HOST", "dns://NAME"))
+
+
+def test_a_node_that_knew_others_says_that_it_looks_for_them(caplog, tmp_path):
+    caplog.set_level(logging.INFO)
+    known = Acquaintance(NodeId(bytes(20)), Endpoint("10.0.0.5", 9999))
+    (tmp_path / PEERS_FILE).write_bytes(encode_acquaintances([known]))
+    flags = {"host": "127.0.0.1", "state_dir": tmp_path, "assignments": ["dht.seeds=10.0.0.6:8101"]}
+    say_how_to_find(gather(flags, {}))
+    assert "looking at the seeds of the DHT and among the peers of former runs." in caplog.text
+
+
+@pytest.mark.parametrize("file", [None, b"", encode_acquaintances([])], ids=["no", "bad", "empty"])
+def test_nobody_is_remembered_of_no_file(caplog, tmp_path, file: bytes | None):
+    caplog.set_level(logging.INFO)
+    if file is not None:
+        (tmp_path / PEERS_FILE).write_bytes(file)
+    say_how_to_find(gather({"host": "127.0.0.1", "state_dir": tmp_path}, {}))
+    assert "starting alone" in caplog.text
 
 
 @pytest.mark.parametrize("flags", [{"tracker": ["a:1"]}, {"peer": ["dns://a"]}])
 def test_a_node_that_was_given_somebody_is_told_no_ways(caplog, flags):
     caplog.set_level(logging.INFO)
-    say_how_to_find(gather({"host": "127.0.0.1", **flags}, {}).network)
+    say_how_to_find(gather({"host": "127.0.0.1", **flags}, {}))
     assert not [r for r in caplog.records if r.levelno == logging.INFO]
 
 
