@@ -13,10 +13,16 @@ import typer
 from neuroswarm.cli import node_options as options
 from neuroswarm.cli.addresses import require_addresses
 from neuroswarm.cli.exit_codes import ExitCode
-from neuroswarm.cli.node import read_layers
-from neuroswarm.cli.options import TokenFileOption, TokenOption
+from neuroswarm.cli.node import read_layers, require_an_end
+from neuroswarm.cli.options import (
+    AcceptTokenFileOption,
+    LogFormatOption,
+    LogLevelOption,
+    TokenFileOption,
+    TokenOption,
+)
 from neuroswarm.cli.ports import NoPort, PortClaims, PortProbe, PortWishes, plan_ports
-from neuroswarm.cli.swarm_token import find_token
+from neuroswarm.cli.swarm_token import check_accepted, find_token
 
 if TYPE_CHECKING:
     from neuroswarm.cli.settings import Settings
@@ -44,12 +50,27 @@ def doctor(
     heartbeat_port: options.HeartbeatPort = None,
     host: options.Host = None,
     announce: options.Announce = None,
+    no_lan: options.NoLan = False,
+    http_open: options.HttpOpen = False,
+    max_upload: options.MaxUpload = None,
+    data_cap: options.DataCap = None,
     token: TokenOption = None,
     token_file: TokenFileOption = None,
+    accept_token_file: AcceptTokenFileOption = None,
+    owner: options.Owner = None,
     name: options.Name = None,
+    data: options.Data = None,
+    no_training: options.NoTraining = False,
     state_dir: options.StateDir = None,
+    fresh: options.Fresh = False,
+    rounds: options.Rounds = None,
+    minutes: options.Minutes = None,
+    tokens: options.Tokens = None,
+    until_loss: options.UntilLoss = None,
     config: options.ConfigFile = None,
     assignments: options.Assignments = None,
+    log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "plain",
     quick: Annotated[
         bool, typer.Option("--quick", help="Leave out torch, which takes seconds to minutes.")
     ] = False,
@@ -57,8 +78,10 @@ def doctor(
 ) -> int:
     """Look what would keep a node from training here, or from being reached; say the fix.
 
-    Takes the flags, variables and file that the node gets. The exit code is 70 if a node would not
-    run or not find the others, else 0. docs/doctor.md explains every line.
+    Takes the flags, variables and file that the node gets, so that `doctor` can stand for `node`
+    in a command line; those that say how long it runs or what it logs change nothing. The exit
+    code is 70 if a node would not run or not find the others, else 0. docs/doctor.md explains
+    every line.
 
     Examples:
       neuroswarm doctor
@@ -70,6 +93,8 @@ def doctor(
 
     merged = merging.resolve(read_layers(context.params, os.environ))
     require_addresses(merged)
+    require_an_end(merged)
+    check_accepted(merged.config.network.accepted_token_files)
     text = find_token(token, token_file, os.environ, merged.config.network.token_file)
     secret = SwarmToken.OPEN if text is None else SwarmToken.parse(text)
     patient = replace(

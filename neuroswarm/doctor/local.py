@@ -12,7 +12,7 @@ from typing import Any
 
 from neuroswarm.clock import Clock
 from neuroswarm.discovery.announce import route_to, warn_of_deafness
-from neuroswarm.doctor import judge_memory, judge_network, judge_processor
+from neuroswarm.doctor import judge_data, judge_memory, judge_network, judge_processor
 from neuroswarm.doctor.finding import Finding
 from neuroswarm.doctor.judge_clock import judge_clock
 from neuroswarm.doctor.judge_network import PortFacts
@@ -88,6 +88,7 @@ def examine_machine(
     )
     disk = read_disk(patient.state_dir, root)
     yield judge_memory.judge_disk(disk, torch, is_container=container.is_container)
+    yield _judge_data(patient.settings)
     route, interfaces = find_route(), read_interfaces(root)
     yield judge_network.judge_network(
         interfaces, route, patient.announce, _warn_of_deafness(patient)
@@ -95,6 +96,12 @@ def examine_machine(
     yield judge_network.judge_container(container, interfaces, route, patient.announce)
     yield judge_network.judge_ports(patient.ports)
     yield judge_network.judge_token(patient.fingerprint)
+
+
+def _judge_data(settings: Mapping[str, Any]) -> Finding:
+    data, path = settings["data"], settings["data"]["path"]
+    facts = judge_data.read_data(None if path is None else Path(path), data["max_bytes"])
+    return judge_data.judge_data(facts, 2 * (settings["training"]["context"] + 1))
 
 
 def _warn_of_deafness(patient: Patient) -> str:

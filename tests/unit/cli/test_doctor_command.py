@@ -1,5 +1,6 @@
 """`neuroswarm doctor` as users meet it; torch is left out but in tests/service."""
 
+import inspect
 import json
 import socket
 import subprocess
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import neuroswarm.cli.doctor
+import neuroswarm.cli.node
 from neuroswarm.cli.doctor import conclude
 from neuroswarm.cli.main import run
 from neuroswarm.doctor.finding import fail, ok, warn
@@ -19,6 +22,7 @@ CHECKS = [
     "power",
     "clock",
     "disk",
+    "data",
     "network",
     "container",
     "ports",
@@ -88,6 +92,38 @@ def test_mistakes_are_one_line(
     said = capsys.readouterr()
     assert line in said.err
     assert said.err.count("\n") == 1
+
+
+def test_it_takes_every_flag_of_the_node():
+    node = inspect.signature(neuroswarm.cli.node.node).parameters
+    its = inspect.signature(neuroswarm.cli.doctor.doctor).parameters
+    assert {name: its[name].annotation for name in node} == {
+        name: flag.annotation for name, flag in node.items()
+    }
+    assert {name: its[name].default for name in node} == {
+        name: flag.default for name, flag in node.items()
+    }
+
+
+def test_a_command_line_of_the_node_is_looked_at(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    (tmp_path / "text").write_text("something to train on\n" * 100)
+    flags = ["--data", str(tmp_path / "text"), "--no-lan", "--max-upload", "200kB"]
+    flags += ["--data-cap", "500MB/day", "--no-training", "--fresh", "--rounds", "3", "--http-open"]
+    run(["doctor", "--quick", "--json", "--port", "0", *flags, "--log-level", "debug"])
+    row = report(capsys)["data"]
+    assert row["level"] == "ok"
+    assert row["said"] == f"2200 bytes of text in 1 file of {tmp_path / 'text'}"
+
+
+def test_what_the_node_refuses_the_doctor_refuses(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    assert run(["doctor", "--no-training", "--tokens", "100"]) == 78
+    assert "never trains on 100 tokens" in capsys.readouterr().err
+    assert run(["doctor", "--accept-token-file", str(tmp_path / "none")]) == 77
+    assert run(["doctor", "--data-cap", "500"]) == 78
 
 
 def test_the_exit_code_tells_what_cannot_stay(capsys: pytest.CaptureFixture[str]):

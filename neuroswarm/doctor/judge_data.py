@@ -1,0 +1,87 @@
+"""Whether there is something to train on: read without torch, then judged.
+
+Refuses to open token shards: `neuroswarm data verify` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from neuroswarm.corpus.text_files import find_text_files, is_binary
+from neuroswarm.doctor.finding import Finding, fail, ok, show_bytes
+from neuroswarm.errors import DataError
+from neuroswarm.values import counted
+
+DATA = "data"
+
+_MANIFEST = "manifest.json"
+"""What tells a folder of token shards from one of texts."""
+
+_BEGINNING_BYTES = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class DataFacts:
+    """What a node would read."""
+
+    source: str
+    num_bytes: int = 0
+    """Of its texts, up to what a node reads."""
+    num_files: int = 0
+    is_shards: bool = False
+    failure: str = ""
+    """Why it cannot be read."""
+
+
+def read_data(path: Path | None, max_bytes: int) -> DataFacts:
+    """Look at the beginning of each text that a node would read.
+
+    Args:
+        path: The setting `data.path`; None for the source of Python's standard library.
+        max_bytes: The setting `data.max_bytes`.
+    """
+    source = "the Python standard library" if path is None else str(path)
+    num_bytes = num_files = 0
+    try:
+        if path is not None and (path / _MANIFEST).is_file():
+            return DataFacts(source, is_shards=True)
+        for file in find_text_files(path):
+            with file.open("rb") as opened:
+                beginning = opened.read(_BEGINNING_BYTES)
+            if beginning and not is_binary(beginning):
+                num_bytes += file.stat().st_size
+                num_files += 1
+            if num_bytes >= max_bytes:
+                break
+    except DataError as error:
+        return DataFacts(source, failure=str(error).partition(" (")[0])
+    except OSError as error:
+        reason = f"cannot read {error.filename}: {error.strerror}"
+        return DataFacts(source, failure=reason)
+    return DataFacts(source, min(num_bytes, max_bytes), num_files)
+
+
+def judge_data(facts: DataFacts, needed_bytes: int) -> Finding:
+    """Whether a node can train on it.
+
+    Args:
+        facts: What was found.
+        needed_bytes: The shortest text that a node takes: two windows.
+    """
+    fix = "give a text file, a folder of them or one of token shards with --data"
+    if facts.failure:
+        return fail(DATA, facts.failure, fix)
+    if facts.is_shards:
+        return ok(DATA, f"token shards in {facts.source} (`neuroswarm data verify` checks them)")
+    if facts.num_bytes == 0:
+        return fail(DATA, f"no text in {facts.source}", fix)
+    if facts.num_bytes < needed_bytes:
+        return fail(
+            DATA,
+            f"too little text in {facts.source}: {counted(facts.num_bytes, 'byte')} (at least "
+            f"{needed_bytes}, two windows of training.context)",
+            f"{fix}, or lower training.context",
+        )
+    size = show_bytes(facts.num_bytes) if facts.num_bytes >= 10**6 else f"{facts.num_bytes} bytes"
+    return ok(DATA, f"{size} of text in {counted(facts.num_files, 'file')} of {facts.source}")

@@ -1,0 +1,64 @@
+"""What there is to train on, looked at without torch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from neuroswarm.doctor.finding import Finding, Level
+from neuroswarm.doctor.judge_data import judge_data, read_data
+
+MANY = 10**9
+
+
+def look(path: Path | None, max_bytes: int = MANY) -> Finding:
+    return judge_data(read_data(path, max_bytes), needed_bytes=100)
+
+
+def test_the_standard_library_is_text():
+    found = look(None)
+    assert found.level is Level.OK
+    assert found.said.endswith("files of the Python standard library")
+
+
+def test_a_folder_of_texts_is_counted_without_what_is_none(tmp_path: Path):
+    (tmp_path / "a").write_bytes(b"x" * 70)
+    (tmp_path / "b").write_bytes(b"y" * 70)
+    (tmp_path / "binary").write_bytes(b"\0" * 70)
+    (tmp_path / "empty").touch()
+    assert look(tmp_path).said == f"140 bytes of text in 2 files of {tmp_path}"
+    assert look(tmp_path, max_bytes=120).said == f"120 bytes of text in 2 files of {tmp_path}"
+
+
+def test_too_little_text_says_how_much_is_needed(tmp_path: Path):
+    (tmp_path / "a").write_bytes(b"x")
+    found = look(tmp_path)
+    assert found.level is Level.FAIL
+    assert found.said.startswith(f"too little text in {tmp_path}: 1 byte (at least 100")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("nowhere", "no such file or folder: "), ("empty", "no text in ")]
+)
+def test_what_is_missing_or_empty_fails(tmp_path: Path, name: str, said: str):
+    (tmp_path / "empty").mkdir()
+    found = look(tmp_path / name)
+    assert found.level is Level.FAIL
+    assert found.said == f"{said}{tmp_path / name}"
+    assert "--data" in found.fix
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable to root")
+def test_what_may_not_be_read_fails(tmp_path: Path):
+    (tmp_path / "a").write_bytes(b"x")
+    (tmp_path / "a").chmod(0)
+    assert look(tmp_path).said == f"cannot read {tmp_path / 'a'}: Permission denied"
+
+
+def test_token_shards_are_left_to_their_own_check(tmp_path: Path):
+    (tmp_path / "manifest.json").write_text("{}")
+    found = look(tmp_path)
+    assert found.level is Level.OK
+    assert "neuroswarm data verify" in found.said
