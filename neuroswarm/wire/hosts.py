@@ -11,10 +11,9 @@ import re
 from neuroswarm.wire import limits
 
 _NUMBERS = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)(?:\.(?:0[xX][0-9A-Fa-f]*|[0-9]+))*")
-_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+"""What resolvers read as an IPv4 address, some in old forms: `127.1`, `2130706433`, `0x7f.1`."""
 
-_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
-"""Last label of what resolvers read as an address in an old form: `127.1`, `2130706433`."""
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 
 
 def is_host(text: str) -> bool:
@@ -29,8 +28,8 @@ def is_host(text: str) -> bool:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        labels = text.split(".")
-        return all(map(_LABEL.fullmatch, labels)) and not _NUMBER.fullmatch(labels[-1])
+        is_name = all(_LABEL.fullmatch(label) for label in text.split("."))
+        return is_name and not is_numbers(text)
     return "%" not in str(address) and _is_of_one(address)
 
 

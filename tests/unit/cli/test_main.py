@@ -8,6 +8,9 @@ import pytest
 
 from neuroswarm.cli.main import run
 
+NODE = ["node", "--port", "0", "--grpc-port", "0", "--heartbeat-port", "0"]
+"""Without a word on ports, whatever else runs on this machine."""
+
 HEAVY = ("torch", "asyncio", "grpc", "aiohttp", "numpy", "cryptography", "neuroswarm.config")
 
 
@@ -56,10 +59,10 @@ def test_status_and_token_need_no_torch():
         (["node", "--set", "diloco.inner_stps=3"], 78, "did you mean 'diloco.inner_steps'?"),
         (["node", "--config", "/nowhere.toml"], 78, "cannot read /nowhere.toml"),
         (["node", "--host", "192.0.2.1"], 78, "cannot listen on 192.0.2.1"),
-        (["node", "--token", "secret"], 77, "malformed swarm token"),
-        (["node", "--token-file", "/nowhere"], 77, "cannot read the token file /nowhere"),
+        ([*NODE, "--token", "secret"], 77, "malformed swarm token"),
+        ([*NODE, "--token-file", "/nowhere"], 77, "cannot read the token file /nowhere"),
         (["tracker", "--token", "secret"], 77, "malformed swarm token"),
-        (["node", "--accept-token-file", "/nowhere"], 77, "cannot read the token file /nowhere"),
+        ([*NODE, "--accept-token-file", "/nowhere"], 77, "cannot read the token file /nowhere"),
         (["tracker", "--accept-token-file", "/nowhere"], 77, "cannot read the token file"),
         (["token", "show"], 77, "no token: give --token"),
         (["status", "ftp://x"], 78, "it begins with ftp://"),
