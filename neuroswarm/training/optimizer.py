@@ -6,6 +6,7 @@ Knows nothing of data, losses and rounds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +20,22 @@ BETAS = (0.9, 0.99)
 _FUSED_DEVICES = {"cpu", "cuda", "mps"}
 
 
+@runtime_checkable
+class ChoosesDecay(Protocol):
+    """A model that says itself which of its parameters weight decay should pull on."""
+
+    def decays(self, name: str) -> bool:
+        """Whether it should pull on the parameter of this name."""
+        ...
+
+
 class InnerOptimizer:
     """AdamW over named parameters; matrices decay, gains and biases do not.
 
     Args:
         parameters: Names and parameters, each once; all on one device.
         config: Learning rate, warm-up, weight decay and clipping.
+        chooser: Says what decays instead: the model, if it is a `ChoosesDecay`.
 
     Source: Loshchilov and Hutter 2019, arXiv:1711.05101.
         Differs: the learning rate rises linearly over the first `warmup_steps` updates and then
@@ -32,15 +43,24 @@ class InnerOptimizer:
     """
 
     def __init__(
-        self, parameters: Sequence[tuple[str, nn.Parameter]], config: TrainingConfig
+        self,
+        parameters: Sequence[tuple[str, nn.Parameter]],
+        config: TrainingConfig,
+        chooser: object = None,
     ) -> None:
         self._parameters = dict(parameters)
         self._config = config
-        matrices = [p for p in self._parameters.values() if p.dim() >= 2]
-        others = [p for p in self._parameters.values() if p.dim() < 2]
+        decaying: list[nn.Parameter] = []
+        others: list[nn.Parameter] = []
+        for name, parameter in self._parameters.items():
+            if isinstance(chooser, ChoosesDecay):
+                decays = chooser.decays(name)
+            else:
+                decays = parameter.dim() >= 2
+            (decaying if decays else others).append(parameter)
         groups = [
             {"params": group, "weight_decay": decay}
-            for group, decay in ((matrices, config.weight_decay), (others, 0.0))
+            for group, decay in ((decaying, config.weight_decay), (others, 0.0))
             if group
         ]
         device = next(iter(self._parameters.values())).device.type

@@ -121,7 +121,7 @@ class Trainer:
         self._loss_fn = loss_fn
         self._clock = clock
         self._seed = config.seed
-        self._optimizer = InnerOptimizer(self.fragments.parameters, config)
+        self._optimizer = InnerOptimizer(self.fragments.parameters, config, model)
         self.device = self.fragments.parameters[0][1].device
         """Where the model is."""
         self._position = 0
