@@ -51,6 +51,7 @@ def node(
     owner: options.Owner = None,
     name: options.Name = None,
     data: options.Data = None,
+    model: options.Model = None,
     no_training: options.NoTraining = False,
     state_dir: options.StateDir = None,
     fresh: options.Fresh = False,

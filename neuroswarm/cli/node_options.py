@@ -126,6 +126,12 @@ Data = Annotated[
         variable="DATA",
     ),
 ]
+Model = Annotated[
+    str | None,
+    _option(
+        "Built-in model: transformer or rwkv7. Default: transformer.", TRAINING, variable="MODEL"
+    ),
+]
 NoTraining = Annotated[
     bool,
     _option(

@@ -35,6 +35,7 @@ SHORT_NAMES: Mapping[str, str] = {
     "accept_token_file": "network.accepted_token_files",
     "state_dir": "state_dir",
     "data": "data.path",
+    "model": "training.model",
     "rounds": "run.rounds",
     "minutes": "run.minutes",
     "tokens": "run.tokens",

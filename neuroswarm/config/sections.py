@@ -16,6 +16,7 @@ from neuroswarm.config.legality import (
     KrumNeighbours,
     NormScaling,
 )
+from neuroswarm.config.model_shape import ModelName, choose_num_heads
 from neuroswarm.config.section import Section, split_list
 from neuroswarm.values import unbracketed
 
@@ -296,7 +297,7 @@ class CheckpointConfig(Section):
 
 
 class TrainingConfig(Section):
-    """The built-in byte transformer and its inner optimiser."""
+    """The built-in model, on bytes, and its inner optimiser."""
 
     prefix = "training."
 
@@ -312,24 +313,27 @@ class TrainingConfig(Section):
     """Windows of text per inner step."""
     context: int = Field(default=128, ge=2)
     """Bytes per window."""
+    model: ModelName = "transformer"
+    """Which model: a `transformer`, or the recurrent `rwkv7`."""
     dim: int = Field(default=128, ge=8)
     """Width of the model."""
     num_layers: int = Field(default=4, ge=1)
     """Blocks of the model."""
-    num_heads: int = Field(default=4, ge=1)
-    """Attention heads of each block."""
+    num_heads: int | None = Field(default=None, ge=1)
+    """Heads of each block. Unset: 4 in a `transformer`, one for each 64 of `dim` in `rwkv7`."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of the swarm: initial parameters of a new swarm, and who reads which text."""
     eval_batches: int = Field(default=8, ge=1)
     """Batches of held-out text behind each loss in `/status`."""
 
+    @property
+    def heads(self) -> int:
+        """Heads of each block: those set, or the model's default."""
+        return choose_num_heads(self.model, self.dim, self.num_heads)
+
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> Self:
-        if self.dim % (2 * self.num_heads):
-            raise ValueError(
-                f"dim {self.dim} is no multiple of 2 x num_heads {self.num_heads} "
-                "(rotary positions turn pairs)"
-            )
+        choose_num_heads(self.model, self.dim, self.num_heads)
         return self
 
 

@@ -104,8 +104,8 @@ class Joiner:
         if strangers := self._crowd.strangers():
             logger.warning(
                 "%s has this node's token, but trains another model or under another name: "
-                "to join it, give the same network.name, training.dim, num_layers, num_heads and "
-                "context",
+                "to join it, give the same network.name, training.model, dim, num_layers, "
+                "num_heads and context",
                 strangers[0].address,
             )
 

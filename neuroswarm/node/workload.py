@@ -21,6 +21,8 @@ from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.errors import ConfigError
+from neuroswarm.models.rwkv7 import Rwkv7
+from neuroswarm.models.rwkv7_shape import Rwkv7Config
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.training.loss import next_token_loss
 from neuroswarm.training.trainer import Batches, Trainer
@@ -36,7 +38,7 @@ class Workload:
     """What the user brings; what is None comes from the settings."""
 
     model: nn.Module | None = None
-    """Any module that `loss_fn` understands. None: the built-in transformer."""
+    """Any module that `loss_fn` understands. None: the built-in one of `training.model`."""
     data: Path | Tensor | Batches | None = None
     """Text file or folder, token ids [num_tokens], or an object that makes batches.
     None: `data.path`, or this Python's standard library."""
@@ -149,12 +151,20 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def _build_model(config: SwarmNodeConfig, vocab_size: int) -> Transformer:
+def _build_model(config: SwarmNodeConfig, vocab_size: int) -> nn.Module:
     training = config.training
+    if training.model == "rwkv7":
+        shape = Rwkv7Config(
+            dim=training.dim,
+            num_layers=training.num_layers,
+            head_size=training.dim // training.heads,
+            vocab_size=vocab_size,
+        )
+        return Rwkv7(shape, seed=training.seed)
     dimensions = TransformerConfig(
         dim=training.dim,
         num_layers=training.num_layers,
-        num_heads=training.num_heads,
+        num_heads=training.heads,
         context=training.context,
         vocab_size=vocab_size,
     )

@@ -177,6 +177,7 @@ def test_node_flags_become_settings_with_ports_that_are_free(file: Path):
             "port": 0,
             "heartbeat_port": 0,
             "no_training": True,
+            "model": "rwkv7",
             "tracker": ["http://a:1"],
             "assignments": ["diloco.inner_steps=7"],
         },
@@ -185,6 +186,7 @@ def test_node_flags_become_settings_with_ports_that_are_free(file: Path):
     assert config.network.trackers == ("http://a:1",)
     assert (config.network.port, config.network.grpc_port, config.heartbeat.port) == (0, 0, 0)
     assert config.run.training is False
+    assert config.training.model == "rwkv7"
     assert config.run.rounds == 3
     assert config.diloco.inner_steps == 7
     assert config.diloco.outer_lr == 0.5

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -163,6 +164,22 @@ def test_unknown_setting_without_a_near_one_names_the_sections():
         ({"diloco": {"topk_kept": 5000}}, "diloco: topk_kept 5000 is above topk_chunk 4096"),
         ({"diloco": {"codec": "int5"}}, "diloco.codec: 'int5' (must be 'int4' or 'topk')"),
         ({"training": {"num_heads": 3}}, "training: dim 128 is no multiple of 2 x num_heads 3"),
+        (
+            {"training": {"model": "rwkv"}},
+            "training.model: 'rwkv' (must be 'transformer' or 'rwkv7')",
+        ),
+        (
+            {"training": {"model": "rwkv7", "dim": 96}},
+            "training: dim 96 is no multiple of 64, the width of a head in rwkv7 (or set num",
+        ),
+        (
+            {"training": {"model": "rwkv7", "num_heads": 3}},
+            "training: dim 128 is no multiple of num_heads 3",
+        ),
+        (
+            {"training": {"model": "rwkv7", "num_heads": 128}},
+            "training: dim 128 and num_heads 128 leave heads of width 1 (at least 2 in rwkv7)",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -256,7 +273,22 @@ def test_checkpoint_dir_defaults_to_the_users_state(
 
 def test_training_defaults_describe_a_legal_model():
     training = TrainingConfig()
-    assert training.dim % training.num_heads == 0
+    assert training.dim % training.heads == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "heads"),
+    [
+        ({}, 4),
+        ({"model": "rwkv7"}, 2),
+        ({"model": "rwkv7", "dim": 768}, 12),
+        ({"model": "rwkv7", "dim": 24, "num_heads": 3}, 3),
+        ({"num_heads": 8}, 8),
+    ],
+    ids=str,
+)
+def test_heads_follow_the_model_unless_set(given: dict[str, Any], heads: int):
+    assert TrainingConfig(**given).heads == heads
 
 
 def _is_section(value: object) -> bool:

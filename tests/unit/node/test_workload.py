@@ -1,5 +1,7 @@
 """What a user may bring to train on."""
 
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,3 +19,19 @@ def test_data_of_another_type_is_refused_by_its_name():
     workload = Workload(nn.Linear(2, 2), data)
     with pytest.raises(ConfigError, match="data of type list is neither a path, a tensor"):
         workload.make_trainer(SwarmNodeConfig(), NodeId(bytes(NODE_ID_BYTES)), SystemClock())
+
+
+def test_the_model_of_the_settings_is_built(tmp_path: Path):
+    text = tmp_path / "text"
+    text.write_text("a text that is long enough " * 200)
+    names = {}
+    for model in ("transformer", "rwkv7"):
+        training = {"model": model, "dim": 64, "num_layers": 2, "context": 16}
+        config = SwarmNodeConfig(training=training)
+        trainer = Workload(data=text).make_trainer(
+            config, NodeId(bytes(NODE_ID_BYTES)), SystemClock()
+        )
+        assert math.isfinite(trainer.step().loss)
+        names[model] = trainer.fragments.names
+    assert names["transformer"] == ("embedding", "blocks.0", "blocks.1", "head")
+    assert names["rwkv7"] == ("emb", "blocks.0", "blocks.1", "ln_out", "head")
