@@ -81,6 +81,7 @@ class Swarm:
         seed: int = 0,
         step_s: float = 0.0,
         width: int = 64,
+        is_model_built_in: bool = False,
         **settings: dict[str, Any],
     ) -> None:
         """Start empty.
@@ -90,6 +91,7 @@ class Swarm:
             seed: Of keys and of chance in the network.
             step_s: Least time of an inner step, seconds: longer rounds at no cost.
             width: Of the model; a contribution has about 24 bytes for each.
+            is_model_built_in: Train the model of the settings instead of the tiny one.
             settings: Sections to change, as `rounds={"settle_s": 0.1}`.
         """
         self.network = MemoryNetwork(seed)
@@ -99,6 +101,7 @@ class Swarm:
         self._seed = seed
         self._step_s = step_s
         self._width = width
+        self._is_model_built_in = is_model_built_in
         self._settings = {
             name: {**SETTINGS.get(name, {}), **settings.get(name, {})}
             for name in {**SETTINGS, **settings}
@@ -240,7 +243,8 @@ class Swarm:
             tamper=tamper,
             clock=clock or SystemClock(),
         )
-        workload = Workload(TinyModel(model_seed, width=self._width), tiny_text())
+        tiny = None if self._is_model_built_in else TinyModel(model_seed, width=self._width)
+        workload = Workload(tiny, tiny_text())
         core = NodeCore(SwarmNodeConfig(**config), SwarmToken(bytes(32)), workload, surroundings)
         member = Member(
             name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s,
