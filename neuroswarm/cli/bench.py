@@ -13,6 +13,7 @@ import typer
 from neuroswarm.cli.bench_checkpoint import checkpoint
 from neuroswarm.cli.bench_join import join
 from neuroswarm.cli.bench_memory import memory
+from neuroswarm.cli.bench_rwkv import rwkv
 from neuroswarm.cli.reports import JsonPath, conclude, require_file, write_report
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ app = typer.Typer(help="Measure on this machine what the swarm promises.")
 app.command()(join)
 app.command()(checkpoint)
 app.command()(memory)
+app.command()(rwkv)
 
 
 Quick = Annotated[
