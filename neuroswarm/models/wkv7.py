@@ -77,8 +77,8 @@ def wkv_in_chunks(
 
     Raises:
         ValueError: shapes do not fit one another.
-        Decays below the range are not looked for: down to log_w -2.7 the results are right, from
-        there they overflow to infinities.
+        Decays below the range are not looked for: results hold down to log_w -2.6, and from
+        -2.8 on they are not finite.
 
     Cost: O(T (L K + K^2)) a head in time; T / L small operations one after the other. For the
     backward pass some 10 K + 5 L numbers a token, and the state at the start of each chunk.
