@@ -36,9 +36,9 @@ def rwkv(
     setup = Setup(
         dim=128,
         num_layers=2 if quick else 4,
-        batch_size=1 if quick else 2,
+        batch_size=1,
         length=128 if quick else 512,
-        turns=2 if quick else 3,
+        turns=2 if quick else 7,
         chunk_steps=4,
         num_threads=threads,
         is_judged=not quick,
