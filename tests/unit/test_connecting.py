@@ -29,7 +29,7 @@ NOT_TRUSTED.verify_message = "self-signed certificate"
         (urllib.error.URLError(ssl.SSLEOFError(8, "EOF")), "it does not answer TLS (try http://"),
         (NOT_TRUSTED, "its TLS certificate is not trusted: self-signed certificate"),
         (http.client.BadStatusLine("\\x15\\x03"), "what answers does not speak HTTP"),
-        (http.client.RemoteDisconnected("Remote end"), "the connection was closed without an ans"),
+        (http.client.RemoteDisconnected("Remote end"), "the connection was closed"),
         (OSError("unknown host Pi"), "unknown host Pi"),
         (OSError(), "OSError"),
     ],
