@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from neuroswarm.cli.exit_codes import ExitCode
+from neuroswarm.values import counted
 
 if TYPE_CHECKING:
     from neuroswarm.corpus.preparing import Progress
@@ -60,7 +61,8 @@ def prepare(
     finally:
         show.end()
     if show.progress is not None and show.progress.num_skipped:
-        typer.echo(f"left out: {show.progress.num_skipped} files that are empty or no text")
+        skipped = counted(show.progress.num_skipped, "file")
+        typer.echo(f"left out, empty or no text: {skipped}")
     _describe(out, manifest)
 
 
@@ -73,7 +75,7 @@ def show_(folder: Folder) -> None:
     _describe(folder, found.manifest)
     missing = len(found.manifest.shards) - len(found.held)
     if missing:
-        typer.echo(f"missing here: {missing} shards")
+        typer.echo(f"missing here: {counted(missing, 'shard')}")
 
 
 @app.command()
@@ -88,7 +90,9 @@ def verify(folder: Folder) -> int:
     if damaged:
         return ExitCode.IO
     missing = len(found.manifest.shards) - len(found.held)
-    typer.echo(f"sound: {len(found.held)} shards" + (f", {missing} missing" if missing else ""))
+    typer.echo(
+        f"sound: {counted(len(found.held), 'shard')}" + (f", {missing} missing" if missing else "")
+    )
     return ExitCode.OK
 
 
@@ -100,7 +104,8 @@ def _choose_tokenizer(name: str) -> Tokenizer:
 
 def _describe(folder: Path, manifest: Manifest) -> None:
     held_out = sum(shard.num_tokens for shard in manifest.shards if shard.is_held_out)
-    typer.echo(f"{folder}: {manifest.num_tokens:,} tokens in {len(manifest.shards)} shards")
+    shards = counted(len(manifest.shards), "shard")
+    typer.echo(f"{folder}: {manifest.num_tokens:,} tokens in {shards}")
     typer.echo(f"held out: {held_out:,} tokens")
     typer.echo(f"tokenizer: {manifest.tokenizer[:16]}, {manifest.vocab_size:,} tokens")
     typer.echo(f"id: {manifest.id[:16]}")

@@ -21,7 +21,7 @@ from neuroswarm.errors import AdmissionError, PeerError, PeerUnreachable
 from neuroswarm.membership.own_record import Hearing
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.service import Service
-from neuroswarm.values import Endpoint
+from neuroswarm.values import Endpoint, counted
 
 logger = logging.getLogger(__name__)
 
@@ -236,7 +236,7 @@ class Search(Service):
             is_taken = self._peers.observe(signed, heartbeat, now, host_seen=host_seen)
             num_new += is_unknown and is_taken
         if not hint.is_answering:
-            logger.info("%s answers: %d peers", hint, len(reply.records))
+            logger.info("%s answers: %s", hint, counted(len(reply.records), "peer"))
         self.observed_host = reply.observed_host or self.observed_host
         if num_new or is_unheard:
             self._greeter.announce_now()

@@ -44,7 +44,7 @@ def test_damage_and_absence_are_told_apart(
     assert prepare(text, out) == ExitCode.OK
     (out / "held-out-00000.tokens").unlink()
     assert run(["data", "verify", str(out)]) == ExitCode.OK
-    assert "sound: 1 shards, 1 missing" in capsys.readouterr().out
+    assert "sound: 1 shard, 1 missing" in capsys.readouterr().out
     (out / "train-00000.tokens").write_bytes(b"x" * 19_000)
     assert run(["data", "verify", str(out)]) == ExitCode.IO
     assert "its bytes are not those that were prepared" in capsys.readouterr().err
@@ -56,7 +56,7 @@ def test_files_left_out_are_told(tmp_path: Path, text: Path, capsys: pytest.Capt
     (folder / "image").write_bytes(b"\x89PNG\0")
     text.rename(folder / "text.txt")
     assert prepare(folder, tmp_path / "out") == ExitCode.OK
-    assert "left out: 1 files that are empty or no text" in capsys.readouterr().out
+    assert "left out, empty or no text: 1 file" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
