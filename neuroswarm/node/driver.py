@@ -30,7 +30,7 @@ from neuroswarm.rounds.history import History
 from neuroswarm.rounds.phases import Action, Instant, Phase
 from neuroswarm.rounds.repetition import Repetition
 from neuroswarm.service import Service
-from neuroswarm.values import NodeId
+from neuroswarm.values import NodeId, counted
 from neuroswarm.wire import limits
 from neuroswarm.wire.signed import Kind, Signed
 
@@ -222,10 +222,9 @@ class RoundDriver(Service):
         is_due = self._deference.is_due(now, num_with_me=1 + with_me, num_elsewhere=elsewhere)
         if is_due and not self._is_deferring:
             logger.info(
-                "%d peers are ahead or apart, %d here: publishing nothing until this node is with "
-                "them",
-                elsewhere,
-                1 + with_me,
+                "ahead or apart: %s, here: %s; publishing nothing until this node is with them",
+                counted(elsewhere, "peer"),
+                counted(1 + with_me, "node"),
             )
         return is_due
 
