@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from neuroswarm.bench.checkpoint_report import Cycle, summarise
 from neuroswarm.checkpoint.budget import ByteBudget
 from neuroswarm.checkpoint.checkpointer import Checkpointer, Subject
-from neuroswarm.checkpoint.durable import sync
 from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.checkpoint.store import CheckpointStore
 from neuroswarm.clock import Clock, SystemClock
@@ -29,6 +28,7 @@ from neuroswarm.config.sections import CheckpointConfig, TrainingConfig
 from neuroswarm.data.sampler import Batch
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import FragmentState, OuterState, genesis
+from neuroswarm.hardware.disk import sync
 from neuroswarm.hardware.facts import MachineFacts
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.solo import Solo

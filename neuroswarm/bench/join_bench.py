@@ -198,7 +198,7 @@ def run_cases(
         results.append({"case": asdict(case), **measured})
         promises += checked
         for promise in checked:
-            say(f"  {'holds' if promise.holds else 'BROKEN'}: {promise.said}")
+            say(f"  {promise.line}")
     if not results:
         raise DemoFailed(f"nothing was measured; {'; '.join(left_out)}")
     return {

@@ -81,7 +81,7 @@ def run_memory_bench(
     for line in measured.lines():
         say(line)
     for promise in promises:
-        say(f"{'holds' if promise.holds else 'BROKEN'}: {promise.said}")
+        say(promise.line)
     return {
         "version": REPORT_VERSION,
         "setup": asdict(setup),

@@ -40,6 +40,11 @@ class Promise:
     said: str
     """What was found and what was promised, in one line."""
 
+    @property
+    def line(self) -> str:
+        """What is shown of it."""
+        return f"{'holds' if self.holds else 'BROKEN'}: {self.said}"
+
 
 def summarise(results: Iterable[Result]) -> dict[str, Any]:
     """Everything that was measured, by name; what was not measured is None.

@@ -65,7 +65,7 @@ def run_rwkv_bench(setup: Setup, say: Callable[[str], None]) -> dict[str, Any]:
         say(line)
     promises = check(measured) if setup.is_judged else []
     for promise in promises:
-        say(f"{'holds' if promise.holds else 'BROKEN'}: {promise.said}")
+        say(promise.line)
     return {
         "version": REPORT_VERSION,
         "setup": asdict(setup),

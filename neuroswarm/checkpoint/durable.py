@@ -6,7 +6,6 @@ Knows nothing of what is written.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from neuroswarm.errors import CheckpointError
+from neuroswarm.hardware.disk import sync
 
 TEMPORARY = ".tmp-"
 """What is not whole yet, or about to go, has a name that begins like this."""
@@ -28,15 +28,6 @@ def translating(what: str, path: Path) -> Iterator[None]:
         raise CheckpointError(f"cannot {what} {path}: {error.strerror or error}") from error
     except SafetensorError as error:
         raise CheckpointError(f"cannot {what} {path}: {error}") from error
-
-
-def sync(path: Path) -> None:
-    """Wait until a file or folder is on the disk; OSError if it does not get there."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def clear_temporaries(folder: Path) -> None:

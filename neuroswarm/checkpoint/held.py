@@ -16,8 +16,9 @@ from typing import BinaryIO
 
 from google.protobuf.message import DecodeError
 
-from neuroswarm.checkpoint.durable import sync, translating
+from neuroswarm.checkpoint.durable import translating
 from neuroswarm.errors import PeerError
+from neuroswarm.hardware.disk import sync
 from neuroswarm.v1 import envelope_pb2
 from neuroswarm.wire.signed import Signed, verify
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neuroswarm.checkpoint.durable import TEMPORARY, sync, translating
+from neuroswarm.checkpoint.durable import TEMPORARY, translating
 from neuroswarm.checkpoint.manifest import seal, unseal
 from neuroswarm.checkpoint.snapshot import outer_from_parts, outer_parts
 from neuroswarm.checkpoint.tensor_file import read_tensors, write_tensors
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointCorrupt, CheckpointError
+from neuroswarm.hardware.disk import sync
 
 logger = logging.getLogger(__name__)
 

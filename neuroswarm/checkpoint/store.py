@@ -18,13 +18,14 @@ from typing import Any
 
 from torch import Tensor
 
-from neuroswarm.checkpoint.durable import TEMPORARY, clear_temporaries, sync, translating
+from neuroswarm.checkpoint.durable import TEMPORARY, clear_temporaries, translating
 from neuroswarm.checkpoint.manifest import seal, unseal
 from neuroswarm.checkpoint.outer_files import OuterFiles
 from neuroswarm.checkpoint.snapshot import Snapshot, inner_from_parts, inner_parts
 from neuroswarm.checkpoint.tensor_file import hash_file, read_tensors, write_tensors
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import CheckpointCorrupt, CheckpointError
+from neuroswarm.hardware.disk import sync
 
 logger = logging.getLogger(__name__)
 

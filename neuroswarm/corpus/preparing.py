@@ -21,6 +21,7 @@ from neuroswarm.corpus.text_files import find_text_files, is_binary
 from neuroswarm.corpus.tokenizer import FileTokenizer, Tokenizer, dtype_for
 from neuroswarm.data.tokens import Ranges, split_tokens
 from neuroswarm.errors import DataError
+from neuroswarm.hardware.disk import sync
 
 DEFAULT_SHARD_BYTES = 16 * 1024 * 1024
 MIN_WINDOW_TOKENS = 64
@@ -87,9 +88,9 @@ def prepare(
         if isinstance(tokenizer, FileTokenizer):
             _write_durably(unfinished / VOCABULARY, [tokenizer.file])
         _write_durably(unfinished / MANIFEST, [manifest.encode()])
-        _sync_folder(unfinished)
+        sync(unfinished)
         unfinished.rename(out)
-        _sync_folder(out.parent)
+        sync(out.parent)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -201,11 +202,3 @@ def _write_durably(path: Path, parts: Iterable[bytes]) -> str:
         file.flush()
         os.fsync(file.fileno())
     return digest.hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What a folder's disk can take: room, kind, and whether it can be written at all.
+"""What a folder's disk can take: room, kind, whether it can be written, and when it has been.
 
 Refuses to know what is to be written there.
 """
@@ -29,6 +29,15 @@ class DiskFacts:
     """Kind of the file system, like `ext4`, `overlay`, `tmpfs`; empty if it is not known."""
     is_card: bool = False
     """Whether it is an SD card or eMMC."""
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk; OSError if it does not get there."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_disk(path: Path, root: Path = ROOT) -> DiskFacts:
