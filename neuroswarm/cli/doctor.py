@@ -61,6 +61,7 @@ def doctor(
     name: options.Name = None,
     data: options.Data = None,
     no_training: options.NoTraining = False,
+    model: options.Model = None,
     state_dir: options.StateDir = None,
     fresh: options.Fresh = False,
     rounds: options.Rounds = None,

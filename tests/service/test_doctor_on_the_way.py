@@ -178,6 +178,7 @@ async def test_names():
 HOLE_SCRIPT = """
 ip link set lo mtu 1500 up
 iptables -w -A OUTPUT -m length --length 1301: -j DROP
+: > "$3"
 "$1" -m neuroswarm tracker --host 127.0.0.1 --port 7100 --token-file "$2" 2> "$3" &
 tracker=$!
 trap 'kill $tracker' EXIT
