@@ -80,19 +80,23 @@ def show_(folder: Folder) -> None:
 
 @app.command()
 def verify(folder: Folder) -> int:
-    """Read all shards and hold them against the manifest; exit code 74 if one is damaged."""
+    """Read all files and hold them against the manifest.
+
+    Exit code 74 if one is damaged, 78 if what is there is not enough to train on.
+    """
     from neuroswarm.corpus.shards import ShardFolder
 
     found = ShardFolder(folder)
     damaged = list(found.verify())
-    for shard, why in damaged:
-        typer.echo(f"damaged: {folder / shard.name}: {why}", err=True)
+    for name, why in damaged:
+        typer.echo(f"damaged: {folder / name}: {why}", err=True)
     if damaged:
         return ExitCode.IO
     missing = len(found.manifest.shards) - len(found.held)
     typer.echo(
         f"sound: {counted(len(found.held), 'shard')}" + (f", {missing} missing" if missing else "")
     )
+    found.open_tokens()  # says what is missing for a node to train on it
     return ExitCode.OK
 
 

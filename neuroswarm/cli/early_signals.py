@@ -20,11 +20,14 @@ def leave_until_started(arguments: Sequence[str]) -> None:
     """End the process with code 0 on a signal, until `neuroswarm.cli.signals` takes over.
 
     Args:
-        arguments: Of the command line, without the program; other commands are left as they are.
+        arguments: Of the command line, without the program. Other commands than those that live
+            long are ended as by Ctrl-C, so that they remove what they have not finished.
     """
     if arguments[:1] and arguments[0] in LONG_LIVED:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
+    else:
+        signal.signal(signal.SIGTERM, _unwind)
 
 
 def leave(arguments: Sequence[str], code: int) -> NoReturn:
@@ -37,6 +40,10 @@ def leave(arguments: Sequence[str], code: int) -> NoReturn:
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _unwind(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

@@ -257,7 +257,7 @@ def _read(desk: Desk) -> tuple[RulesReply, Rules]:
 def _desk(node: str, token: str | None, token_file: Path | None) -> Desk:
     from neuroswarm.identity.sealing import Sealer
 
-    url = read_node_url(node)
+    url = read_node_url(node.partition(",")[0])  # NEUROSWARM_TRACKER may name several
     found = load_token(find_token(token, token_file, os.environ))
     return Desk(url, Sealer(found.datagram_key))
 

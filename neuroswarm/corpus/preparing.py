@@ -91,8 +91,10 @@ def prepare(
         sync(unfinished)
         unfinished.rename(out)
         sync(out.parent)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(unfinished, ignore_errors=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(out)  # writing does not say where
         raise
     return manifest
 

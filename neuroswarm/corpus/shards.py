@@ -18,7 +18,14 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor
 
-from neuroswarm.corpus.tokenizer import BYTES, ByteTokenizer, FileTokenizer, Tokenizer, dtype_for
+from neuroswarm.corpus.tokenizer import (
+    BYTES,
+    MAX_VOCAB_SIZE,
+    ByteTokenizer,
+    FileTokenizer,
+    Tokenizer,
+    dtype_for,
+)
 from neuroswarm.data.tokens import ShardTokens
 from neuroswarm.errors import DataError
 
@@ -29,7 +36,6 @@ VOCABULARY = "tokenizer.json"
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 MAX_SHARDS = 65536
 MAX_SHARD_TOKENS = 1 << 31
-MAX_VOCAB_SIZE = 1 << 31
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -138,8 +144,10 @@ class ShardFolder:
             raise DataError(f"{self.path / VOCABULARY} is not the vocabulary that made the shards")
         return found
 
-    def verify(self) -> Iterator[tuple[Shard, str]]:
-        """Read all shards that are there; yields those that are not as the manifest says, and why.
+    def verify(self) -> Iterator[tuple[str, str]]:
+        """Read all files that are there; yields names of those that are not as prepared, and why.
+
+        A shard may be missing; the vocabulary may not, or nothing could be read as text again.
 
         Raises:
             OSError: a file cannot be read.
@@ -147,9 +155,15 @@ class ShardFolder:
         for shard in self.held:
             size = (self.path / shard.name).stat().st_size
             if size != self.manifest.num_bytes(shard):
-                yield shard, f"{size} bytes instead of {self.manifest.num_bytes(shard)}"
+                yield shard.name, f"{size} bytes instead of {self.manifest.num_bytes(shard)}"
             elif hash_file(self.path / shard.name) != shard.sha256:
-                yield shard, "its bytes are not those that were prepared"
+                yield shard.name, "its bytes are not those that were prepared"
+        if self.manifest.tokenizer == BYTES:
+            return
+        if not (self.path / VOCABULARY).is_file():
+            yield VOCABULARY, "the vocabulary that made the shards is missing"
+        elif hash_file(self.path / VOCABULARY) != self.manifest.tokenizer:
+            yield VOCABULARY, "it is not the vocabulary that made the shards"
 
     def _map(self, shard: Shard) -> Tensor:
         path, expected = self.path / shard.name, self.manifest.num_bytes(shard)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 BYTES = "bytes"
 """The name of the tokenizer that needs no file."""
 
+MAX_VOCAB_SIZE = 1 << 31
+
 
 class Tokenizer(Protocol):
     """Makes token ids of text, the same on every machine."""
@@ -104,13 +106,25 @@ class FileTokenizer:
         except Exception as error:
             raise DataError(f"{path} is no tokenizer.json: {error}") from error
         self.name = hashlib.sha256(self.file).hexdigest()
-        self.vocab_size = max(self._vocabulary.get_vocab().values()) + 1
+        self.vocab_size = 1 + max(self._vocabulary.get_vocab().values(), default=-1)
+        if not 1 <= self.vocab_size <= MAX_VOCAB_SIZE:
+            raise DataError(f"{path} has {self.vocab_size} tokens (1 to {MAX_VOCAB_SIZE})")
         self._dtype = dtype_for(self.vocab_size)
 
     def encode(self, text: bytes) -> Tensor:
-        """Ids of a text without special tokens; what is no UTF-8 becomes U+FFFD first."""
+        """Ids of a text without special tokens; what is no UTF-8 becomes U+FFFD first.
+
+        Raises:
+            DataError: the vocabulary has no token for a part of it.
+        """
         decoded = text.decode("utf-8", errors="replace")
-        ids = self._vocabulary.encode(decoded, add_special_tokens=False).ids
+        try:
+            ids = self._vocabulary.encode(decoded, add_special_tokens=False).ids
+        except Exception as error:
+            raise DataError(
+                f"the vocabulary does not cover the text: {error} (take one with a token for what "
+                "is unknown, or one on bytes)"
+            ) from error
         return torch.tensor(ids, dtype=torch.int64).to(self._dtype)
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -84,7 +84,8 @@ class Home:
             raise ConfigError(
                 f"checkpoint of another model in {self.folder.path} (architecture "
                 f"{found.outer.architecture.hex()[:8]}, not {architecture.hex()[:8]}): give "
-                "the model's settings as before, another --state-dir, or --fresh to start anew"
+                "the model's settings and the data's vocabulary as before, another --state-dir, or "
+                "--fresh to start anew"
             )
         return found
 

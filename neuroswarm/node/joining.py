@@ -105,7 +105,7 @@ class Joiner:
             logger.warning(
                 "%s has this node's token, but trains another model or under another name: "
                 "to join it, give the same network.name, training.model, dim, num_layers, "
-                "num_heads and context",
+                "num_heads and context, and data of the same vocabulary",
                 strangers[0].address,
             )
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,8 +47,10 @@ def test_damage_and_absence_are_told_apart(
     out = tmp_path / "out"
     assert prepare(text, out) == ExitCode.OK
     (out / "held-out-00000.tokens").unlink()
-    assert run(["data", "verify", str(out)]) == ExitCode.OK
-    assert "sound: 1 shard, 1 missing" in capsys.readouterr().out
+    assert run(["data", "verify", str(out)]) == ExitCode.CONFIG
+    told = capsys.readouterr()
+    assert "sound: 1 shard, 1 missing" in told.out
+    assert "none of its held-out shards is there" in told.err
     (out / "train-00000.tokens").write_bytes(b"x" * 19_000)
     assert run(["data", "verify", str(out)]) == ExitCode.IO
     assert "its bytes are not those that were prepared" in capsys.readouterr().err
@@ -80,3 +86,22 @@ def test_what_cannot_be_used_is_named(
 def test_a_folder_that_holds_no_shards_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert run(["data", "show", str(tmp_path)]) == ExitCode.CONFIG
     assert f"cannot read {tmp_path}/manifest.json: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_ended_in_the_middle_leaves_nothing(tmp_path: Path, number: signal.Signals):
+    fifo = tmp_path / "text"
+    os.mkfifo(fifo)
+    out = tmp_path / "place" / "out"
+    command = [sys.executable, "-m", "neuroswarm", "data", "prepare", str(fifo), "--out", str(out)]
+    process = subprocess.Popen(
+        command, stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    with fifo.open("wb") as feed:  # returns once it is read from
+        feed.write(b"the swarm trains on\n" * 200_000)
+        feed.flush()
+        assert list(out.parent.iterdir()), "it is at work"
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+    assert list(out.parent.iterdir()) == []

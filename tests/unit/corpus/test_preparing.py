@@ -134,6 +134,7 @@ class FullDisk(ByteTokenizer):
 def test_of_what_could_not_be_finished_nothing_is_left(tmp_path: Path):
     source = write(tmp_path / "text", a=TEXT, b=TEXT)
     tokenizer: Tokenizer = FullDisk()
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as caught:
         prepare([source], tmp_path / "place" / "out", tokenizer)
+    assert caught.value.filename == str(tmp_path / "place" / "out")
     assert list((tmp_path / "place").iterdir()) == []

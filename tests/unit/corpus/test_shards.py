@@ -47,8 +47,9 @@ def test_a_shard_cut_short_is_refused_when_it_is_opened(folder: Path):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DataError, match=r"train-00001.tokens has 19999 bytes .*says 20000"):
         ShardFolder(folder).open_tokens()
-    ((shard, why),) = ShardFolder(folder).verify()
-    assert (shard.name, why) == ("train-00001.tokens", "19999 bytes instead of 20000")
+    assert dict(ShardFolder(folder).verify()) == {
+        "train-00001.tokens": "19999 bytes instead of 20000"
+    }
 
 
 def test_one_changed_bit_is_found(folder: Path):
@@ -56,8 +57,9 @@ def test_one_changed_bit_is_found(folder: Path):
     content = bytearray(path.read_bytes())
     content[17] ^= 1
     path.write_bytes(content)
-    ((shard, why),) = ShardFolder(folder).verify()
-    assert (shard.name, why) == (path.name, "its bytes are not those that were prepared")
+    assert dict(ShardFolder(folder).verify()) == {
+        path.name: "its bytes are not those that were prepared"
+    }
 
 
 def changed(folder: Path, **changes: Any) -> None:
@@ -105,3 +107,8 @@ def test_another_vocabulary_than_the_one_that_made_the_shards_is_refused(tmp_pat
     (tmp_path / "out" / VOCABULARY).write_text(tokenizer.file.decode() + " ")
     with pytest.raises(DataError, match="is not the vocabulary that made the shards"):
         ShardFolder(tmp_path / "out").make_tokenizer()
+    (name, why), *_ = ShardFolder(tmp_path / "out").verify()
+    assert (name, why) == (VOCABULARY, "it is not the vocabulary that made the shards")
+    (tmp_path / "out" / VOCABULARY).unlink()
+    (name, why), *_ = ShardFolder(tmp_path / "out").verify()
+    assert (name, why) == (VOCABULARY, "the vocabulary that made the shards is missing")

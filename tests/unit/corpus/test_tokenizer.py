@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,19 @@ def test_what_is_no_vocabulary_is_named(tmp_path: Path):
         FileTokenizer(path)
     path.write_text("{}")
     with pytest.raises(DataError, match=r"tokenizer.json is no tokenizer.json: "):
+        FileTokenizer(path)
+
+
+def test_a_vocabulary_that_is_empty_or_does_not_cover_the_text_is_named(tmp_path: Path):
+    path = write_vocabulary(tmp_path)
+    content = json.loads(path.read_text())
+    del content["model"]["vocab"]["[UNK]"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="does not cover the text: WordLevel error"):
+        FileTokenizer(path).encode(b"the unheard")
+    content["model"]["vocab"] = {}
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"has 0 tokens \(1 to"):
         FileTokenizer(path)
 
 
