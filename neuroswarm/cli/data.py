@@ -12,8 +12,8 @@ from neuroswarm.cli.exit_codes import ExitCode
 from neuroswarm.values import counted
 
 if TYPE_CHECKING:
+    from neuroswarm.corpus.manifest import Manifest
     from neuroswarm.corpus.preparing import Progress
-    from neuroswarm.corpus.shards import Manifest
     from neuroswarm.corpus.tokenizer import Tokenizer
 
 app = typer.Typer(help="Make text into token shards, which nodes train on without reading it all.")
@@ -101,7 +101,8 @@ def verify(folder: Folder) -> int:
 
 
 def _choose_tokenizer(name: str) -> Tokenizer:
-    from neuroswarm.corpus.tokenizer import BYTES, ByteTokenizer, FileTokenizer
+    from neuroswarm.corpus.manifest import BYTES
+    from neuroswarm.corpus.tokenizer import ByteTokenizer, FileTokenizer
 
     return ByteTokenizer() if name == BYTES else FileTokenizer(Path(name))
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from neuroswarm.corpus.shards import ShardFolder, is_shard_folder
+from neuroswarm.corpus.manifest import is_shard_folder
+from neuroswarm.corpus.shards import ShardFolder
 from neuroswarm.corpus.text_files import find_text_files, is_binary
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens, Tokens

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from torch import Tensor
 
-from neuroswarm.corpus.shards import MANIFEST, VOCABULARY, Manifest, Shard
+from neuroswarm.corpus.manifest import MANIFEST, VOCABULARY, Manifest, Shard
 from neuroswarm.corpus.text_files import find_text_files, is_binary
 from neuroswarm.corpus.tokenizer import FileTokenizer, Tokenizer, dtype_for
 from neuroswarm.data.tokens import Ranges, split_tokens

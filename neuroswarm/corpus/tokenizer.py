@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
+from neuroswarm.corpus.manifest import BYTES, MAX_VOCAB_SIZE
 from neuroswarm.errors import DataError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Vocabulary
-
-BYTES = "bytes"
-"""The name of the tokenizer that needs no file."""
-
-MAX_VOCAB_SIZE = 1 << 31
 
 
 class Tokenizer(Protocol):

@@ -1,6 +1,6 @@
 """Whether there is something to train on: read without torch, then judged.
 
-Refuses to open token shards: `neuroswarm data verify` does.
+Of token shards it reads the manifest and their lengths; `neuroswarm data verify` reads them.
 """
 
 from __future__ import annotations
@@ -8,15 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from neuroswarm.corpus.manifest import find_usable, is_shard_folder, read_manifest
 from neuroswarm.corpus.text_files import find_text_files, is_binary
 from neuroswarm.doctor.finding import Finding, fail, ok, show_bytes
 from neuroswarm.errors import DataError
 from neuroswarm.values import counted
 
 DATA = "data"
-
-_MANIFEST = "manifest.json"
-"""What tells a folder of token shards from one of texts."""
 
 _BEGINNING_BYTES = 8192
 
@@ -44,7 +42,8 @@ def read_data(path: Path | None, max_bytes: int) -> DataFacts:
     source = "the Python standard library" if path is None else str(path)
     num_bytes = num_files = 0
     try:
-        if path is not None and (path / _MANIFEST).is_file():
+        if path is not None and is_shard_folder(path):
+            find_usable(path, read_manifest(path))
             return DataFacts(source, is_shards=True)
         for file in find_text_files(path):
             with file.open("rb") as opened:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from neuroswarm.doctor.finding import Finding, fail, ok, skip, warn
 from neuroswarm.doctor.torch_probe import TorchFacts
 from neuroswarm.hardware.facts import MachineFacts
+from neuroswarm.hardware.memory import is_out_of_memory
 from neuroswarm.hardware.processor import ProcessorFacts
 
 PROCESSOR, TORCH, POWER = "processor", "torch", "power"
@@ -17,7 +18,6 @@ MIN_SPEED_TOKENS_PER_S = 50.0
 LOW_BATTERY = 0.2
 
 _X86, _ARM = ("x86_64", "AMD64"), ("aarch64", "arm64")
-_OUT_OF_MEMORY = ("failed to map segment", "annot allocate memory", "MemoryError", "can't allocate")
 _V2 = ("sse4_2", "ssse3", "popcnt")
 _X86_TORCH, _ARM_TORCH = "2.13.0", "2.9.1"
 _CPU_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -86,7 +86,7 @@ def judge_torch(
         )
     if "No module named 'torch'" in facts.error:
         return fail(TORCH, "torch is not installed", install)
-    if any(sign in facts.error for sign in _OUT_OF_MEMORY):
+    if is_out_of_memory(facts.error):
         return fail(
             TORCH,
             f"{name} finds no memory when it is to {doing}: {facts.error}",

@@ -17,6 +17,13 @@ _NO_LIMIT = 2**60
 """Limits from here on are none: version 1 writes the largest multiple of a page for it."""
 
 
+_OUT_OF_MEMORY = (
+    "failed to map segment", "annot allocate memory", "MemoryError", "can't allocate",
+    "not enough memory", "out of memory", "allocate memory",
+)  # fmt: skip
+"""What torch, its allocators and the dynamic loader say."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryFacts:
     """Bytes; None for what the machine does not tell, or does not limit."""
@@ -74,6 +81,11 @@ def read_memory(root: Path = ROOT) -> MemoryFacts:
         address_space_limit=None if space == resource.RLIM_INFINITY else space,
         counts_groups=_counts_groups(root),
     )
+
+
+def is_out_of_memory(error: str) -> bool:
+    """Whether the text of an error, of torch or of the loader, says that memory was lacking."""
+    return any(sign in error for sign in _OUT_OF_MEMORY)
 
 
 def _kilobytes(text: str) -> dict[str, int]:

@@ -6,7 +6,8 @@ Knows nothing of peers or rounds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.errors import ConfigError
+from neuroswarm.hardware.memory import is_out_of_memory
 from neuroswarm.models.rwkv7 import Rwkv7
 from neuroswarm.models.rwkv7_shape import Rwkv7Config
 from neuroswarm.models.transformer import Transformer, TransformerConfig
@@ -52,8 +54,9 @@ class Workload:
             ConfigError: the device is not there, or the data does not fit the settings.
         """
         batches, vocab_size = self._batches(config, node_id)
-        model = self.model if self.model is not None else _build_model(config, vocab_size)
-        model.to(choose_device(config.resources.device))
+        with _naming_what_does_not_fit():
+            model = self.model if self.model is not None else _build_model(config, vocab_size)
+            model.to(choose_device(config.resources.device))
         return Trainer(
             model,
             batches,
@@ -137,6 +140,19 @@ def describe_differences(own: Rules, swarm: Rules) -> list[str]:
         for name in type(own).model_fields
         if name not in _FATE and getattr(own, name) != getattr(swarm, name)
     ]
+
+
+@contextmanager
+def _naming_what_does_not_fit() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(f"{type(error).__name__}: {error}"):
+            raise
+        raise ConfigError(
+            "the model does not fit into memory: make it smaller (training.dim, "
+            "training.num_layers), or give the node more"
+        ) from error
 
 
 def choose_device(name: str) -> torch.device:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from words import write_vocabulary
 
+from neuroswarm.corpus.manifest import MANIFEST, VOCABULARY, is_shard_folder
 from neuroswarm.corpus.preparing import prepare
-from neuroswarm.corpus.shards import MANIFEST, VOCABULARY, ShardFolder, is_shard_folder
+from neuroswarm.corpus.shards import ShardFolder
 from neuroswarm.corpus.tokenizer import ByteTokenizer, FileTokenizer
 from neuroswarm.errors import DataError
 

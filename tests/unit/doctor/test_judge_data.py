@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from neuroswarm.corpus.manifest import Manifest, Shard
 from neuroswarm.doctor.finding import Finding, Level
 from neuroswarm.doctor.judge_data import judge_data, read_data
 
@@ -57,8 +61,47 @@ def test_what_may_not_be_read_fails(tmp_path: Path):
     assert look(tmp_path).said == f"cannot read {tmp_path / 'a'}: Permission denied"
 
 
-def test_token_shards_are_left_to_their_own_check(tmp_path: Path):
-    (tmp_path / "manifest.json").write_text("{}")
+def make_shards(folder: Path) -> None:
+    """A folder as `neuroswarm data prepare` makes it, of 90 and 10 bytes."""
+    shards = []
+    for name, data in (("train-00000.tokens", b"x" * 90), ("held-out-00000.tokens", b"y" * 10)):
+        (folder / name).write_bytes(data)
+        sha256 = hashlib.sha256(data).hexdigest()
+        shards.append(Shard(name=name, num_tokens=len(data), sha256=sha256))
+    manifest = Manifest(tokenizer="bytes", vocab_size=256, shards=shards)
+    (folder / "manifest.json").write_bytes(manifest.encode())
+
+
+def test_token_shards_are_looked_at_from_outside(tmp_path: Path):
+    make_shards(tmp_path)
     found = look(tmp_path)
     assert found.level is Level.OK
     assert "neuroswarm data verify" in found.said
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "said"),
+    [
+        ("train-00000.tokens", 89, "train-00000.tokens has 89 bytes"),
+        ("train-00000.tokens", None, "none of its training shards is there"),
+        ("held-out-00000.tokens", None, "none of its held-out shards is there"),
+        ("manifest.json", 5, "is no manifest of token shards"),
+    ],
+)
+def test_token_shards_that_a_node_would_refuse_fail(
+    tmp_path: Path, name: str, length: int | None, said: str
+):
+    make_shards(tmp_path)
+    path = tmp_path / name
+    if length is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:length])
+    found = look(tmp_path)
+    assert found.level is Level.FAIL
+    assert said in found.said
+
+
+def test_what_is_looked_at_needs_no_torch():
+    code = "import sys, neuroswarm.doctor.judge_data; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

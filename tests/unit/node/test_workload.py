@@ -35,3 +35,10 @@ def test_the_model_of_the_settings_is_built(tmp_path: Path):
         names[model] = trainer.fragments.names
     assert names["transformer"] == ("embedding", "blocks.0", "blocks.1", "head")
     assert names["rwkv7"] == ("emb", "blocks.0", "blocks.1", "ln_out", "head")
+
+
+@pytest.mark.parametrize("model", ["transformer", "rwkv7"])
+def test_a_model_larger_than_any_memory_is_refused_in_one_line(model: str, tmp_path: Path):
+    config = SwarmNodeConfig(training={"model": model, "dim": 64 * 2**20}, state_dir=tmp_path)
+    with pytest.raises(ConfigError, match="the model does not fit into memory"):
+        Workload().make_trainer(config, NodeId(bytes(20)), SystemClock())
