@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from pathlib import Path
@@ -178,12 +179,24 @@ async def test_clocks_that_are_wrong_by_days_do_not_matter(tmp_path: Path, caplo
         assert any("behind the swarm's" in line for line in told)
 
 
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a node's state folder as it is now; what goes meanwhile is not in the copy."""
+
+    def copy_if_there(name: str, to: str) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(name, to)
+        return to
+
+    ignored = shutil.ignore_patterns("lock", ".tmp-*")
+    shutil.copytree(source, target, ignore=ignored, copy_function=copy_if_there)
+
+
 async def test_a_copied_node_steps_back_and_goes_on_as_a_new_peer(tmp_path: Path, caplog):
     async with Swarm(tmp_path, step_s=LONG_ROUNDS) as swarm:
         *others, dora = await swarm.found(*NAMES)
         await swarm.until_round(2)
         await dora.parts.recorder.drained()
-        shutil.copytree(dora.folder, tmp_path / "copy", ignore=shutil.ignore_patterns("lock"))
+        copy_folder(dora.folder, tmp_path / "copy")
         (copy,) = await swarm.start("copy")
         assert copy.node_id == dora.node_id
         del swarm.members["copy"]  # that it fails is what is wanted
@@ -221,7 +234,7 @@ async def test_a_copy_that_is_started_at_the_same_time_leaves_one_of_the_two(tmp
         *others, dora = await swarm.found(*NAMES)
         await swarm.until_round(1)
         await swarm.bury(dora)
-        shutil.copytree(dora.folder, tmp_path / "copy", ignore=shutil.ignore_patterns("lock"))
+        copy_folder(dora.folder, tmp_path / "copy")
         one, two = winner, _ = await swarm.start("dora", "copy")
         for name in ("dora", "copy"):
             del swarm.members[name]
