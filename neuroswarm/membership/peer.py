@@ -108,6 +108,12 @@ class Peer:
         hosts = (*self.heartbeat.hosts, self.host_seen)
         return any(is_same_host(host, known) for known in hosts)
 
+    def note_move(self, now: float) -> None:
+        """Note that it says to be elsewhere now: where it was, proves nothing any more."""
+        self.host_since_s = now
+        self.host_seen = self.host_answered = self.is_dialled = None
+        self.hosts_failed = ()
+
     def note_failure(self) -> None:
         """Note that a call at its host failed."""
         failed = self.host

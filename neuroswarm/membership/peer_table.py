@@ -101,7 +101,7 @@ class PeerTable:
             return True
         before = (known.heartbeat.hosts, known.heartbeat.grpc_port)
         if before != (heartbeat.hosts, heartbeat.grpc_port):
-            known.host_since_s, known.hosts_failed, known.is_dialled = now, (), None
+            known.note_move(now)
         is_leaving = heartbeat.is_leaving and not known.heartbeat.is_leaving
         known.heartbeat, known.signed, known.last_seen_s = heartbeat, signed, now
         known.host_seen = known.host_seen if host_seen is None else host_seen

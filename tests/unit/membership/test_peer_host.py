@@ -83,6 +83,19 @@ def test_where_a_connection_of_its_own_came_about_it_is_called_from_then_on(tabl
     assert known(table).address == there
 
 
+def test_a_peer_that_moves_is_called_at_its_new_host_at_once(table):
+    """Others may bring the news first, and its own message the same record afterwards."""
+    observe(table, b"a", 0.0, record(host=A), host=A)
+    table.record_rtt(node(b"a"), 0.1, 0.5)
+    observe(table, b"a", 1.0, record(2, host=B))
+    assert known(table).host == B
+    assert not known(table).is_proven_there
+    observe(table, b"a", 1.1, record(2, host=B), host=B)
+    assert known(table).is_proven_there
+    table.suspect(node(b"a"), 2.0)
+    assert known(table).host == B, "never again where it was"
+
+
 def test_where_a_peer_neither_is_seen_nor_says_to_be_it_is_not_called(table):
     observe(table, b"a", 0.0, record(host=A), host=B)
     port = known(table).heartbeat.grpc_port
