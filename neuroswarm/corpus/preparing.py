@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -77,8 +78,9 @@ def prepare(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out} exists and is not empty: give a new folder (--out), or remove it")
     out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
+    with ExitStack() as undo, _naming(out):
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+        undo.callback(shutil.rmtree, unfinished, ignore_errors=True)
         unfinished.chmod(0o755)
         progress = Progress()
         whole = unfinished / "all"
@@ -90,13 +92,20 @@ def prepare(
         _write_durably(unfinished / MANIFEST, [manifest.encode()])
         sync(unfinished)
         unfinished.rename(out)
+        undo.pop_all()
         sync(out.parent)
-    except BaseException as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(out)  # writing does not say where
-        raise
     return manifest
+
+
+@contextmanager
+def _naming(out: Path) -> Iterator[None]:
+    """Say in errors of the disk where it was written to: a full disk does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(out)
+        raise
 
 
 def _tokenise(

@@ -97,10 +97,8 @@ class FileTokenizer:
             self.file = path.read_bytes()
         except OSError as error:
             raise DataError(f"cannot read the vocabulary {path}: {error.strerror}") from error
-        try:
+        with _Translating(f"{path} is no tokenizer.json"):
             self._vocabulary: Vocabulary = Loaded.from_buffer(self.file)
-        except Exception as error:
-            raise DataError(f"{path} is no tokenizer.json: {error}") from error
         self.name = hashlib.sha256(self.file).hexdigest()
         self.vocab_size = 1 + max(self._vocabulary.get_vocab().values(), default=-1)
         if not 1 <= self.vocab_size <= MAX_VOCAB_SIZE:
@@ -114,13 +112,11 @@ class FileTokenizer:
             DataError: the vocabulary has no token for a part of it.
         """
         decoded = text.decode("utf-8", errors="replace")
-        try:
+        with _Translating(
+            "the vocabulary does not cover the text (take one with a token for what is unknown, or "
+            "one on bytes)"
+        ):
             ids = self._vocabulary.encode(decoded, add_special_tokens=False).ids
-        except Exception as error:
-            raise DataError(
-                f"the vocabulary does not cover the text: {error} (take one with a token for what "
-                "is unknown, or one on bytes)"
-            ) from error
         return torch.tensor(ids, dtype=torch.int64).to(self._dtype)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -137,6 +133,20 @@ class FileTokenizer:
         if found is None:
             raise DataError(f"the vocabulary has no token {token!r}")
         return found
+
+
+class _Translating:
+    """Turns what the library raises, which is `Exception` itself, into DataError."""
+
+    def __init__(self, complaint: str) -> None:
+        self._complaint = complaint
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, _trace: object) -> None:
+        if kind in (Exception, ValueError):
+            raise DataError(f"{self._complaint}: {error}")
 
 
 def dtype_for(vocab_size: int) -> torch.dtype:

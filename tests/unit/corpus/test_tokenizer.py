@@ -58,7 +58,7 @@ def test_a_vocabulary_that_is_empty_or_does_not_cover_the_text_is_named(tmp_path
     content = json.loads(path.read_text())
     del content["model"]["vocab"]["[UNK]"]
     path.write_text(json.dumps(content))
-    with pytest.raises(DataError, match="does not cover the text: WordLevel error"):
+    with pytest.raises(DataError, match=r"does not cover the text \(.*\): WordLevel error"):
         FileTokenizer(path).encode(b"the unheard")
     content["model"]["vocab"] = {}
     path.write_text(json.dumps(content))
