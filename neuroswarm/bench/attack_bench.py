@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
+from neuroswarm.bench.attack_report import check_promises, finite, summarise
 from neuroswarm.bench.display import Display
 from neuroswarm.bench.execution import run_jobs
 from neuroswarm.bench.finished_runs import FinishedRuns
 from neuroswarm.bench.matrix import ARMS, Arm, Selection, describe_selection, plan
-from neuroswarm.bench.report import check_promises, finite, summarise
 from neuroswarm.bench.task import Task
 from neuroswarm.diloco.rules import Rules
 

@@ -20,7 +20,7 @@ import psutil
 from neuroswarm.bench.join_child import Spec
 from neuroswarm.bench.join_measures import Joined, check, check_transfer, measure, to_json
 from neuroswarm.bench.join_transfer import measure_transfer
-from neuroswarm.bench.report import Promise
+from neuroswarm.bench.promise import Promise, tell
 from neuroswarm.demo.children import Children, Command
 from neuroswarm.demo.events import Committed, Event, Published, parse_event
 from neuroswarm.errors import DemoFailed
@@ -185,7 +185,7 @@ def run_cases(
         DemoFailed: a node ended, or something took much longer than it may.
     """
     results: list[dict[str, Any]] = []
-    promises: list[Promise] = []
+    promises: list[dict[str, Any]] = []
     left_out: list[str] = []
     for case in cases:
         free_mb = psutil.virtual_memory().available // MB
@@ -196,15 +196,13 @@ def run_cases(
         say(f"{case.name}: the state takes {case.physical_s:.1f} s on the link alone")
         measured, checked = _carry_out(case, environment, say)
         results.append({"case": asdict(case), **measured})
-        promises += checked
-        for promise in checked:
-            say(f"  {promise.line}")
+        promises += tell(checked, lambda line: say(f"  {line}"))
     if not results:
         raise DemoFailed(f"nothing was measured; {'; '.join(left_out)}")
     return {
         "version": REPORT_VERSION,
         "results": results,
-        "promises": [asdict(promise) for promise in promises],
+        "promises": promises,
         "left_out": left_out,
     }
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from neuroswarm.bench.join_transfer import Transfer
-from neuroswarm.bench.report import Promise
+from neuroswarm.bench.promise import Promise
 from neuroswarm.demo.events import Committed, Published
 
 MAX_TRANSFER_RATIO = 1.2

@@ -16,6 +16,7 @@ from typing import Any
 
 from neuroswarm.bench.join_bench import Case, Node
 from neuroswarm.bench.memory_measures import Sample, check, measure
+from neuroswarm.bench.promise import tell
 from neuroswarm.demo.children import Children
 from neuroswarm.errors import ConfigError, DemoFailed
 
@@ -80,13 +81,11 @@ def run_memory_bench(
     promises = check(measured) if setup.is_judged else []
     for line in measured.lines():
         say(line)
-    for promise in promises:
-        say(promise.line)
     return {
         "version": REPORT_VERSION,
         "setup": asdict(setup),
         "measured": measured.to_json(),
-        "promises": [asdict(promise) for promise in promises],
+        "promises": tell(promises, say),
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from neuroswarm.bench.report import Promise
+from neuroswarm.bench.promise import Promise
 
 FLOOR_INNER = 16
 """Bytes a parameter of a model, its gradient and two moments."""

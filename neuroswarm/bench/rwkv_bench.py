@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from neuroswarm.bench.promise import tell
 from neuroswarm.bench.rwkv_measures import Measured, check
 from neuroswarm.clock import SystemClock
 from neuroswarm.config.sections import TrainingConfig
@@ -64,13 +65,11 @@ def run_rwkv_bench(setup: Setup, say: Callable[[str], None]) -> dict[str, Any]:
     for line in measured.lines():
         say(line)
     promises = check(measured) if setup.is_judged else []
-    for promise in promises:
-        say(promise.line)
     return {
         "version": REPORT_VERSION,
         "setup": asdict(setup),
         "measured": measured.to_json(),
-        "promises": [asdict(promise) for promise in promises],
+        "promises": tell(promises, say),
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neuroswarm.bench.report import Promise
+from neuroswarm.bench.promise import Promise
 
 MIN_RATIO = 10.0
 """How many times as many tokens a second the training in chunks takes, at least."""

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -89,25 +90,32 @@ def doctor(
 
       neuroswarm doctor --token-file token --tracker http://10.0.0.5:7101
     """
+    findings = []
+    for finding in examine(*_admit(context.params, token, token_file)):
+        findings.append(finding)
+        if not as_json:
+            typer.echo(str(finding))
+    return conclude(findings, as_json=as_json)
+
+
+def _admit(
+    parameters: Mapping[str, Any], token: str | None, token_file: Path | None
+) -> tuple[Patient, SwarmNodeConfig, SwarmToken]:
+    """Whom to examine: refuses what a node would refuse before it starts."""
     from neuroswarm.cli import settings as merging
     from neuroswarm.identity.token import SwarmToken
 
-    merged = merging.resolve(read_layers(context.params, os.environ))
+    merged = merging.resolve(read_layers(parameters, os.environ))
     require_addresses(merged)
     require_an_end(merged)
     check_accepted(merged.config.network.accepted_token_files)
     text = find_token(token, token_file, os.environ, merged.config.network.token_file)
     secret = SwarmToken.OPEN if text is None else SwarmToken.parse(text)
     patient = replace(
-        describe_patient(context.params, os.environ),
+        describe_patient(parameters, os.environ),
         fingerprint=None if secret.is_open else secret.fingerprint,
     )
-    findings = []
-    for finding in examine(patient, merged.config, secret):
-        findings.append(finding)
-        if not as_json:
-            typer.echo(str(finding))
-    return conclude(findings, as_json=as_json)
+    return patient, merged.config, secret
 
 
 def examine(patient: Patient, settings: SwarmNodeConfig, token: SwarmToken) -> Iterator[Finding]:

@@ -7,9 +7,9 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from neuroswarm.bench.attack_report import check_promises, finite, summarise
 from neuroswarm.bench.execution import Result
 from neuroswarm.bench.matrix import NO_ATTACK, Job
-from neuroswarm.bench.report import check_promises, finite, summarise
 from neuroswarm.bench.tables import attack_rows, fact_lines, gossip_rows, make_markdown
 from neuroswarm.bench.task import Task
 from neuroswarm.diloco.rules import Rules

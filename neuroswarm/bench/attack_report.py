@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from neuroswarm.bench.execution import Result
@@ -20,6 +19,7 @@ from neuroswarm.bench.matrix import (
     SPARSE,
     WHOLE_NODES,
 )
+from neuroswarm.bench.promise import Promise
 
 REPORT_VERSION = 1
 MAX_WORST_RATIO = 1.08
@@ -29,21 +29,6 @@ DIVERGED_RATIO = 1.5
 MIN_EQUAL_SHARE = 0.95
 """Of rounds that take all honest nodes to one digest at once. An attack may split some; lineages
 heal them, and every run ends with equal digests or fails."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """Something that the benchmark checks."""
-
-    name: str
-    holds: bool
-    said: str
-    """What was found and what was promised, in one line."""
-
-    @property
-    def line(self) -> str:
-        """What is shown of it."""
-        return f"{'holds' if self.holds else 'BROKEN'}: {self.said}"
 
 
 def summarise(results: Iterable[Result]) -> dict[str, Any]:
