@@ -43,6 +43,7 @@ class Service(ABC):
         self.state = State.NEW
         self._runner: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
+        self._early: list[Coroutine[Any, Any, None]] = []
 
     @abstractmethod
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -55,12 +56,15 @@ class Service(ABC):
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run one piece of work beside the loops until it ends or the service stops.
 
-        Work that raises fails the service; once the service is stopping, nothing is started.
+        What comes before the service runs begins when it does. Work that raises fails the
+        service; once the service is stopping, nothing is started.
         """
-        if self._tasks is None or self.state is not State.RUNNING:
+        if self.state in (State.NEW, State.STARTING):
+            self._early.append(work)
+        elif self._tasks is None or self.state is not State.RUNNING:
             work.close()
-            return
-        self._tasks.create_task(work, name=f"{self.name}.{getattr(work, '__name__', 'work')}")
+        else:
+            self._tasks.create_task(work, name=f"{self.name}.{getattr(work, '__name__', 'work')}")
 
     async def start(self) -> None:
         """Open and return once ready; if opening fails, release everything and raise why."""
@@ -84,6 +88,7 @@ class Service(ABC):
         """
         if self.state is State.NEW:
             self._move(State.STOPPED)
+            self._drop_early()
             return
         assert self._runner is not None, "start() sets it before leaving NEW"
         asked_here = self.state in (State.STARTING, State.RUNNING)
@@ -121,6 +126,8 @@ class Service(ABC):
                         tasks.create_task(loop, name=f"{self.name}.{what}")
                     tasks.create_task(_forever(), name=f"{self.name}.until_stopped")
                     self._move(State.RUNNING)
+                    while self._early:
+                        self._spawn(self._early.pop(0))
                     ready.set_result(None)
         except asyncio.CancelledError:
             if self.state is not State.STOPPING:
@@ -130,6 +137,13 @@ class Service(ABC):
         except BaseException:
             self._move(State.FAILED)
             raise
+        finally:
+            self._drop_early()
+
+    def _drop_early(self) -> None:
+        for work in self._early:
+            work.close()
+        self._early.clear()
 
     def _move(self, to: State) -> None:
         if to not in _ALLOWED[self.state]:

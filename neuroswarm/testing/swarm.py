@@ -43,7 +43,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dht": {"enabled": False},
     "rounds": {
         "genesis_wait_s": 0.3,
-        "min_grace_s": 0.1,
         "contagion_s": 0.1,
         "collect_deadline_s": 3.0,
         "settle_s": 0.2,
@@ -66,6 +65,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "resources": {"device": "cpu", "max_cpu_threads": 1, "available_memory_mb": 1024},
 }
 """What differs from a node's defaults: small models and short waits."""
+
+
+MIN_GRACE_S = 0.1
+GRACE_STEPS = 2
+"""As in a real swarm, who is in the middle of a step when the others publish is in time."""
+
+
+def _grace_s(step_s: float) -> float:
+    return max(MIN_GRACE_S, GRACE_STEPS * step_s)
 
 
 class Swarm:
@@ -102,9 +110,10 @@ class Swarm:
         self._step_s = step_s
         self._width = width
         self._is_model_built_in = is_model_built_in
+        usual = {**SETTINGS, "rounds": {**SETTINGS["rounds"], "min_grace_s": _grace_s(step_s)}}
         self._settings = {
-            name: {**SETTINGS.get(name, {}), **settings.get(name, {})}
-            for name in {**SETTINGS, **settings}
+            name: {**usual.get(name, {}), **settings.get(name, {})}
+            for name in {**usual, **settings}
         }
 
     async def __aenter__(self) -> Self:
