@@ -121,7 +121,8 @@ Name = Annotated[
 Data = Annotated[
     Path | None,
     _path_option(
-        "Text file or folder to train on. Default: this Python's library source.",
+        "Text file or folder, or shards of `neuroswarm data prepare`, to train on. Default: "
+        "this Python's library source.",
         TRAINING,
         variable="DATA",
     ),

@@ -95,4 +95,6 @@ def _first_complaint(prefix: str, error: ValidationError) -> str:
         return f"{path.rstrip('.')}: {reason}" if path else reason
     if first["type"] == "model_type":
         return f"{path.rstrip('.')}: {first['input']!r} is not a table of settings"
+    if first["type"] == "tuple_type":
+        return f"{path}: {first['input']!r} (must be a list, or one text with commas)"
     return f"{path}: {first['input']!r} ({reason.replace('Input should', 'must', 1)})"

@@ -167,7 +167,7 @@ class PieceCrew(Service):
             told["megabytes"],
             told["megabytes_in_all"],
             told["mbit_per_s"],
-            ", ".join(str(donor.node_id) for donor in self._pool.chosen) or "none",
+            ", ".join(str(donor.node_id) for donor in self._pool.chosen) or "to be asked",
         )
 
     # -- one worker ------------------------------------------------------------------

@@ -146,6 +146,10 @@ def test_unknown_setting_without_a_near_one_names_the_sections():
         ({"training": {"lr": math.inf}}, "training.lr: inf (must be a finite number)"),
         ({"aggregation_method": "krun"}, "aggregation.method: 'krun' (must be 'mean', 'median'"),
         ({"diloco": 3}, "diloco: 3 is not a table of settings"),
+        (
+            {"network": {"trackers": 7101}},
+            "network.trackers: 7101 (must be a list, or one text with commas)",
+        ),
         ({"run": {"rounds": 0}}, "run.rounds: 0 (must be greater than or equal to 1)"),
         (
             {"diloco_inner_steps_min": 2000},
