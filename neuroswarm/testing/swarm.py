@@ -33,6 +33,7 @@ from neuroswarm.testing.member import (
 )
 from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.tiny_workload import TinyModel, tiny_text
+from neuroswarm.training.trainer import Batches
 
 INNER_STEPS = 4
 DEADLINE_S = 40.0
@@ -68,6 +69,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """What differs from a node's defaults: small models and short waits."""
 
 
+def _none(_name: str) -> None:
+    return None
+
+
 class Swarm:
     """Nodes on one in-memory network; everything is stopped on leaving it.
 
@@ -82,6 +87,7 @@ class Swarm:
         step_s: float = 0.0,
         width: int = 64,
         is_model_built_in: bool = False,
+        data: Callable[[str], Batches | None] = _none,
         **settings: dict[str, Any],
     ) -> None:
         """Start empty.
@@ -92,6 +98,7 @@ class Swarm:
             step_s: Least time of an inner step, seconds: longer rounds at no cost.
             width: Of the model; a contribution has about 24 bytes for each.
             is_model_built_in: Train the model of the settings instead of the tiny one.
+            data: What a member of a name trains on; None for the tiny text.
             settings: Sections to change, as `rounds={"settle_s": 0.1}`.
         """
         self.network = MemoryNetwork(seed)
@@ -102,6 +109,7 @@ class Swarm:
         self._step_s = step_s
         self._width = width
         self._is_model_built_in = is_model_built_in
+        self._data = data
         self._settings = {
             name: {**SETTINGS.get(name, {}), **settings.get(name, {})}
             for name in {**SETTINGS, **settings}
@@ -244,7 +252,7 @@ class Swarm:
             clock=clock or SystemClock(),
         )
         tiny = None if self._is_model_built_in else TinyModel(model_seed, width=self._width)
-        workload = Workload(tiny, tiny_text())
+        workload = Workload(tiny, self._data(name) or tiny_text())
         core = NodeCore(SwarmNodeConfig(**config), SwarmToken(bytes(32)), workload, surroundings)
         member = Member(
             name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s,
