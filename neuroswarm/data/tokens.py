@@ -44,10 +44,20 @@ class Tokens(Protocol):
         ...
 
     def split(self, window: int) -> Split:
-        """Ranges to train on and to hold out, each at least one window long.
+        """Ranges to train on and to hold out that are held here, each at least one window long.
+
+        They stay the same: where more is held later, that is another object.
 
         Raises:
             DataError: there is not one window of each.
+        """
+        ...
+
+    def layout(self, window: int) -> Split:
+        """As `split`, of the whole text: the same at every node, whatever is held there.
+
+        Raises:
+            DataError: the whole text has not one window of each.
         """
         ...
 
@@ -79,6 +89,10 @@ class FlatTokens:
     def split(self, window: int) -> Split:
         """As `split_tokens`."""
         return split_tokens(self.num_tokens, window)
+
+    def layout(self, window: int) -> Split:
+        """The same: all of it is here."""
+        return self.split(window)
 
     def windows(self, starts: Sequence[int], length: int) -> Tensor:
         """Windows that begin at these positions: int64 [B, T]."""
@@ -119,6 +133,10 @@ class ShardTokens:
                     "prepare more text, or train with a shorter context"
                 )
         return Split(*found)
+
+    def layout(self, window: int) -> Split:
+        """The same: all of it is here."""
+        return self.split(window)
 
     def windows(self, starts: Sequence[int], length: int) -> Tensor:
         """Windows that begin at these positions: int64 [B, T]."""

@@ -273,6 +273,7 @@ class NodeCore(Service):
             history = History(state.round, state.digest)
         parts.reporter.tokens_before = parts.trainer.total.tokens
         parts.rounds.intake.history = history
+        parts.rounds.crowd.held_out.stand_on(state)
         if kept is None:
             parts.checkpointer.note_outer(state)
         else:
@@ -329,6 +330,7 @@ class NodeCore(Service):
             home, replica, recorder, reporter, cfg=config.checkpoint, clock=self._around.clock
         )
         recorder.note_state = checkpointer.note_outer
+        recorder.held_out = rounds.crowd.held_out  # where the peers' figures go
         recorder.put_away = Shelving(home.shelf, replica, rounds.intake).put_away
         save_before_leaving(membership.peers, cohort.swarm_id, checkpointer)
         watch_traffic(meter, carriers, membership, web, clock=clock)
@@ -346,10 +348,9 @@ class NodeCore(Service):
         config, clock = self.config, self._around.clock
         num_threads = choose_num_threads(config.resources.max_cpu_threads)
         compute = ComputeThread(num_threads=num_threads, clock=clock)
-        make_trainer, me = self._workload.make_trainer, home.key.node_id
-        trainer = await asyncio.to_thread(make_trainer, config, me, clock)
+        trainer = await asyncio.to_thread(self._workload.make_trainer, config, clock)
         replica = Replica(
-            compute, trainer, me,
+            compute, trainer, home.key.node_id,
             max_retained_states=config.rounds.max_retained_states,
             solo=Solo(trainer, clock), tamper=self._around.tamper,
         )  # fmt: skip
