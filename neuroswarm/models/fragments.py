@@ -19,6 +19,7 @@ from torch.nn.parameter import is_lazy
 
 from neuroswarm.hardware import large_tensors
 from neuroswarm.models.flat_copy import concatenate
+from neuroswarm.models.frozen_base import frozen_parameters, hash_base
 
 ROOT = "(root)"
 """Name of the fragment that holds parameters of the model itself, outside any child."""
@@ -70,6 +71,9 @@ class Fragments:
         if not self._fragments:
             raise ValueError("model without trainable parameters: nothing to train or exchange")
         self.architecture = _architecture(model, self._fragments)
+        """SHA-256 over names, shapes and dimensions; 32 bytes."""
+        self.base = hash_base(frozen_parameters(model))
+        """Hash of the frozen parameters with their values; empty where none is frozen."""
 
     def __len__(self) -> int:
         return len(self._fragments)
@@ -200,11 +204,7 @@ def _architecture(model: nn.Module, fragments: Sequence[Fragment]) -> bytes:
         [fragment.name, [[name, list(p.shape)] for name, p in fragment.parameters]]
         for fragment in fragments
     ]
-    frozen = [
-        [name, list(p.shape)]
-        for name, p in model.named_parameters()
-        if not p.requires_grad and not is_lazy(p)
-    ]
+    frozen = [[name, list(p.shape)] for name, p in frozen_parameters(model)]
     text = json.dumps(
         {"dimensions": dimensions, "fragments": trained, "frozen": frozen},
         sort_keys=True,

@@ -239,7 +239,8 @@ class NodeCore(Service):
         return (self.vigil.watch(), *ends)
 
     async def _take_first_state(self, parts: Parts) -> None:
-        kept = await asyncio.to_thread(parts.home.load_latest, parts.cohort.architecture)
+        cohort = parts.cohort
+        kept = await asyncio.to_thread(parts.home.load_latest, cohort.architecture, cohort.base)
         wait_s = self.config.rounds.genesis_wait_s
         if not (self._around.hints or self.config.dht.seeds):
             wait_s = parts.membership.acquaintance.choose_wait_s(wait_s)

@@ -6,7 +6,7 @@ Knows nothing of peers or rounds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,16 +23,12 @@ from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.errors import ConfigError
 from neuroswarm.hardware.memory import is_out_of_memory
-from neuroswarm.models.rwkv7 import Rwkv7
-from neuroswarm.models.rwkv7_shape import Rwkv7Config
-from neuroswarm.models.transformer import Transformer, TransformerConfig
-from neuroswarm.training.loss import next_token_loss
+from neuroswarm.node.model_building import BuiltModel, build_model
+from neuroswarm.training.loss import LossFunction, next_token_loss
 from neuroswarm.training.trainer import Batches, Trainer
 from neuroswarm.values import NodeId
 
 logger = logging.getLogger(__name__)
-
-LossFunction = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,8 @@ class Workload:
     data: Path | Tensor | Batches | None = None
     """Text file or folder, token ids [num_tokens], or an object that makes batches.
     None: `data.path`, or this Python's standard library."""
-    loss_fn: LossFunction = next_token_loss
+    loss_fn: LossFunction | None = None
+    """None: the model's own, if it brings one, or else `next_token_loss`."""
 
     def make_trainer(self, config: SwarmNodeConfig, node_id: NodeId, clock: Clock) -> Trainer:
         """Build model and data and put them together. Blocks; takes seconds for large texts.
@@ -55,15 +52,20 @@ class Workload:
         """
         batches, vocab_size = self._batches(config, node_id)
         with _naming_what_does_not_fit():
-            model = self.model if self.model is not None else _build_model(config, vocab_size)
-            model.to(choose_device(config.resources.device))
+            built = self._build(config, vocab_size)
+            built.model.to(choose_device(config.resources.device))
         return Trainer(
-            model,
+            built.model,
             batches,
             config.training,
             clock=clock,
-            loss_fn=self.loss_fn,
+            loss_fn=self.loss_fn or built.loss_fn or next_token_loss,
         )
+
+    def _build(self, config: SwarmNodeConfig, vocab_size: int) -> BuiltModel:
+        if self.model is not None:
+            return BuiltModel(self.model)
+        return build_model(config.training, vocab_size)
 
     def _batches(self, config: SwarmNodeConfig, node_id: NodeId) -> tuple[Batches, int]:
         """What to train on, and the vocabulary that the built-in model needs for it."""
@@ -165,23 +167,3 @@ def choose_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"device not to be used: {name!r} (auto, cpu, cuda, cuda:0)") from error
     return device
-
-
-def _build_model(config: SwarmNodeConfig, vocab_size: int) -> nn.Module:
-    training = config.training
-    if training.model == "rwkv7":
-        shape = Rwkv7Config(
-            dim=training.dim,
-            num_layers=training.num_layers,
-            head_size=training.dim // training.heads,
-            vocab_size=vocab_size,
-        )
-        return Rwkv7(shape, seed=training.seed)
-    dimensions = TransformerConfig(
-        dim=training.dim,
-        num_layers=training.num_layers,
-        num_heads=training.heads,
-        context=training.context,
-        vocab_size=vocab_size,
-    )
-    return Transformer(dimensions, seed=training.seed)
