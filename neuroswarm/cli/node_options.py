@@ -130,7 +130,10 @@ Data = Annotated[
 Model = Annotated[
     str | None,
     _option(
-        "Built-in model: transformer or rwkv7. Default: transformer.", TRAINING, variable="MODEL"
+        "transformer or rwkv7, built in; hf:FOLDER, a Hugging Face causal model; or "
+        "module:factory, a function of yours that makes one. Default: transformer.",
+        TRAINING,
+        variable="MODEL",
     ),
 ]
 NoTraining = Annotated[

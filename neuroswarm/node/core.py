@@ -23,6 +23,7 @@ from neuroswarm.identity.token import SwarmToken
 from neuroswarm.identity.token_ring import TokenRing
 from neuroswarm.membership.address_quota import choose_quota
 from neuroswarm.metering.meter import Meter
+from neuroswarm.node.about_model import AboutModel
 from neuroswarm.node.absence import Absence
 from neuroswarm.node.assembly import (
     Membership,
@@ -112,6 +113,7 @@ class NodeCore(Service):
         self._around = surroundings or Surroundings()
         self._clock = self._live()
         self._parts: Parts | None = None
+        self._about_model: AboutModel | None = None
         self._vigil: Vigil | None = None
         self.is_training = False
         """Whether this node takes inner steps for rounds."""
@@ -241,6 +243,8 @@ class NodeCore(Service):
     async def _take_first_state(self, parts: Parts) -> None:
         cohort = parts.cohort
         kept = await asyncio.to_thread(parts.home.load_latest, cohort.architecture, cohort.base)
+        if self._about_model is not None:
+            await asyncio.to_thread(self._about_model.keep, parts.home.model_path)
         wait_s = self.config.rounds.genesis_wait_s
         if not (self._around.hints or self.config.dht.seeds):
             wait_s = parts.membership.acquaintance.choose_wait_s(wait_s)
@@ -347,8 +351,9 @@ class NodeCore(Service):
         config, clock = self.config, self._around.clock
         num_threads = choose_num_threads(config.resources.max_cpu_threads)
         compute = ComputeThread(num_threads=num_threads, clock=clock)
-        make_trainer, me = self._workload.make_trainer, home.key.node_id
-        trainer = await asyncio.to_thread(make_trainer, config, me, clock)
+        prepare, me = self._workload.prepare, home.key.node_id
+        prepared = await asyncio.to_thread(prepare, config, me, clock)
+        trainer, self._about_model = prepared.trainer, prepared.about
         replica = Replica(
             compute, trainer, me,
             max_retained_states=config.rounds.max_retained_states,

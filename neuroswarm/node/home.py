@@ -22,7 +22,7 @@ from neuroswarm.checkpoint.state_folder import (
     open_default_state_folder,
     open_state_folder,
 )
-from neuroswarm.checkpoint.store import CheckpointStore, Recovered
+from neuroswarm.checkpoint.store import MODEL_FOLDER, CheckpointStore, Recovered
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.config.swarm_node import DEFAULT_STATE_DIR
@@ -57,6 +57,11 @@ class Home:
     """What is rarely needed, instead of in memory."""
     traffic: SmallFile
     """Bytes moved today and this month."""
+
+    @property
+    def model_path(self) -> Path:
+        """The folder of what is known of the model, among the checkpoints."""
+        return self.store.folder / MODEL_FOLDER
 
     def forget_before(self, round_: int) -> None:
         """A checkpoint of this round is durable: what was said and held before is not needed."""

@@ -16,19 +16,30 @@ from torch import Tensor, nn
 
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
-from neuroswarm.corpus.loading import BYTE_VOCABULARY, Corpus, load_corpus
+from neuroswarm.corpus.loading import Corpus, load_corpus
+from neuroswarm.corpus.tokenizer import FileTokenizer
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.errors import ConfigError
 from neuroswarm.hardware.memory import is_out_of_memory
-from neuroswarm.node.model_building import BuiltModel, build_model
+from neuroswarm.models.hugging_face import HfFolder
+from neuroswarm.node.about_model import AboutModel, Vocabulary, describe_work
+from neuroswarm.node.model_building import BuiltModel, build_model, find_folder
 from neuroswarm.training.loss import LossFunction, next_token_loss
 from neuroswarm.training.trainer import Batches, Trainer
 from neuroswarm.values import NodeId
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A trainer, and what to keep beside its states so that they can be read elsewhere."""
+
+    trainer: Trainer
+    about: AboutModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,44 +55,63 @@ class Workload:
     """None: the model's own, if it brings one, or else `next_token_loss`."""
 
     def make_trainer(self, config: SwarmNodeConfig, node_id: NodeId, clock: Clock) -> Trainer:
+        """The trainer of `prepare`."""
+        return self.prepare(config, node_id, clock).trainer
+
+    def prepare(self, config: SwarmNodeConfig, node_id: NodeId, clock: Clock) -> Prepared:
         """Build model and data and put them together. Blocks; takes seconds for large texts.
 
         Raises:
             DataError: there is no text to train on.
-            ConfigError: the device is not there, or the data does not fit the settings.
+            ConfigError: the device is not there, the model cannot be made or trained, or the data
+                does not fit the settings.
         """
-        batches, vocab_size = self._batches(config, node_id)
+        folder = find_folder(config.training.model) if self.model is None else None
+        batches, vocabulary = self._batches(config, node_id, folder)
         with _naming_what_does_not_fit():
-            built = self._build(config, vocab_size)
+            built = self._build(config, vocabulary.size)
             built.model.to(choose_device(config.resources.device))
-        return Trainer(
-            built.model,
-            batches,
-            config.training,
-            clock=clock,
-            loss_fn=self.loss_fn or built.loss_fn or next_token_loss,
-        )
+        with _naming_what_cannot_be_trained(built.model):
+            trainer = Trainer(
+                built.model,
+                batches,
+                config.training,
+                clock=clock,
+                loss_fn=self.loss_fn or built.loss_fn or next_token_loss,
+            )
+        about = describe_work(
+            built.model, trainer.fragments, config.training, vocabulary,
+            folder=folder, is_handed_over=self.model is not None,
+        )  # fmt: skip
+        return Prepared(trainer, about)
 
     def _build(self, config: SwarmNodeConfig, vocab_size: int) -> BuiltModel:
         if self.model is not None:
             return BuiltModel(self.model)
         return build_model(config.training, vocab_size)
 
-    def _batches(self, config: SwarmNodeConfig, node_id: NodeId) -> tuple[Batches, int]:
-        """What to train on, and the vocabulary that the built-in model needs for it."""
+    def _batches(
+        self, config: SwarmNodeConfig, node_id: NodeId, folder: HfFolder | None
+    ) -> tuple[Batches, Vocabulary]:
+        """What to train on, and the vocabulary that the model needs for it."""
         training = config.training
         if isinstance(self.data, Path) or self.data is None:
             path = self.data or config.data.path
-            corpus = load_corpus(path, max_bytes=config.data.max_bytes)
+            text = None if folder is None else folder.vocabulary
+            corpus = load_corpus(
+                path,
+                max_bytes=config.data.max_bytes,
+                tokenizer=None if text is None else FileTokenizer(text),
+            )
         elif isinstance(self.data, Tensor):
-            corpus = Corpus(FlatTokens(self.data), "tokens handed in")
+            corpus = Corpus(FlatTokens(self.data), "tokens handed in", tokenizer="")
         elif not hasattr(self.data, "train"):
             raise ConfigError(
                 f"data of type {type(self.data).__name__} is neither a path, a tensor of integers "
                 "nor an object that makes batches"
             )
         else:
-            return self.data, BYTE_VOCABULARY
+            return self.data, Vocabulary()
         sampler: WindowSampler = corpus.sampler(
             context=training.context,
             batch_size=training.batch_size,
@@ -90,7 +120,7 @@ class Workload:
         )
         doing = "training" if config.run.training else "measuring the held-out loss"
         logger.info("%s on %s: %d tokens", doing, corpus.source, corpus.tokens.num_tokens)
-        return sampler, corpus.vocab_size
+        return sampler, Vocabulary(corpus.vocab_size, corpus.tokenizer, corpus.vocabulary)
 
 
 def make_genesis(
@@ -145,9 +175,19 @@ def describe_differences(own: Rules, swarm: Rules) -> list[str]:
 
 
 @contextmanager
+def _naming_what_cannot_be_trained(model: nn.Module) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(f"cannot train {type(model).__name__}: {error}") from error
+
+
+@contextmanager
 def _naming_what_does_not_fit() -> Iterator[None]:
     try:
         yield
+    except NotImplementedError as error:  # torch's, of parameters without values
+        raise ConfigError(f"the model cannot be put on the device: {error}") from error
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(f"{type(error).__name__}: {error}"):
             raise

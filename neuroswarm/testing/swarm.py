@@ -90,6 +90,7 @@ class Swarm:
         step_s: float = 0.0,
         width: int = 64,
         is_model_built_in: bool = False,
+        make_workload: Callable[[int], Workload] | None = None,
         **settings: dict[str, Any],
     ) -> None:
         """Start empty.
@@ -100,6 +101,7 @@ class Swarm:
             step_s: Least time of an inner step, seconds: longer rounds at no cost.
             width: Of the model; a contribution has about 24 bytes for each.
             is_model_built_in: Train the model of the settings instead of the tiny one.
+            make_workload: Makes what each member trains instead, from its model's seed.
             settings: Sections to change, as `rounds={"settle_s": 0.1}`.
         """
         self.network = MemoryNetwork(seed)
@@ -111,6 +113,7 @@ class Swarm:
         self._width = width
         self._is_model_built_in = is_model_built_in
         usual = {**SETTINGS, "rounds": {**SETTINGS["rounds"], "min_grace_s": _grace_s(step_s)}}
+        self._make_workload = make_workload or self._make_tiny
         self._settings = {
             name: {**usual.get(name, {}), **settings.get(name, {})}
             for name in {**usual, **settings}
@@ -252,8 +255,7 @@ class Swarm:
             tamper=tamper,
             clock=clock or SystemClock(),
         )
-        tiny = None if self._is_model_built_in else TinyModel(model_seed, width=self._width)
-        workload = Workload(tiny, tiny_text())
+        workload = self._make_workload(model_seed)
         core = NodeCore(SwarmNodeConfig(**config), SwarmToken(bytes(32)), workload, surroundings)
         member = Member(
             name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s,
@@ -261,6 +263,10 @@ class Swarm:
         )  # fmt: skip
         self.members[name] = member
         return member
+
+    def _make_tiny(self, model_seed: int) -> Workload:
+        tiny = None if self._is_model_built_in else TinyModel(model_seed, width=self._width)
+        return Workload(tiny, tiny_text())
 
     async def _start(self, member: Member) -> None:
         await member.core.start()
