@@ -115,7 +115,7 @@ def load_model(folder: HfFolder, *, seed: int) -> PreTrainedModel:
     where = str(folder.path)
     local = {"local_files_only": True, "trust_remote_code": False}
     auto = transformers.AutoModelForCausalLM
-    with _quiet(transformers), _blaming(folder.path), torch.random.fork_rng(devices=[]):
+    with quiet(), _blaming(folder.path), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         config = transformers.AutoConfig.from_pretrained(where, **local)
         if folder.has_weights:
@@ -149,6 +149,12 @@ def is_pretrained(model: nn.Module) -> bool:
         kind.__name__ == "PreTrainedModel" and kind.__module__.startswith("transformers.")
         for kind in type(model).__mro__
     )
+
+
+def save(model: nn.Module, folder: Path) -> None:
+    """Write a model of `transformers` as the library does: configurations and safetensors."""
+    with quiet():
+        model.save_pretrained(folder)  # type: ignore[operator]
 
 
 def describe(model: nn.Module) -> dict[str, bytes]:
@@ -190,9 +196,9 @@ def _check_whole(path: Path, info: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep the library's bars and advice out of a node's log; what fails is an error anyway."""
-    logging = transformers.utils.logging
+    logging = import_transformers().utils.logging
     before, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -25,7 +25,7 @@ from neuroswarm.models.model_record import ModelRecord, record_model
 
 logger = logging.getLogger(__name__)
 
-RECORD = "model.json"
+RECORD = "neuroswarm.json"
 
 SHAPING = {"model", "dim", "num_layers", "num_heads", "context", "seed"}
 """Settings of `training` that a model is made from."""

@@ -1,0 +1,92 @@
+"""What a node's event log tells of how a state came about.
+
+Says only what is written there; a log that does not lead to the state is not believed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from neuroswarm.export.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The commits that led to a state, as one node logged them."""
+
+    first_round: int = 0
+    """Of the earliest state in the log; states before it are not known."""
+    num_rounds: int = 0
+    num_empty: int = 0
+    """Rounds in which nobody contributed."""
+    contributions: Mapping[str, int] = field(default_factory=dict)
+    """Agreed contributions by node id in hex."""
+    first_loss: tuple[int, float] | None = None
+    """Round and held-out loss, nats, of the earliest state that was measured."""
+    last_loss: tuple[int, float] | None = None
+    num_tokens: int | None = None
+    """Tokens that the node itself had trained on at the last commit."""
+    began_at: float | None = None
+    """Unix time of the first commit and of the last."""
+    ended_at: float | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the log tells anything."""
+        return self.num_rounds > 0
+
+
+def read_history(source: Source) -> History:
+    """Read the logs beside a state; `History()` if there are none, or they lead elsewhere."""
+    commits = _follow(_read_events(source.event_logs))
+    chain = [commits[number] for number in sorted(commits) if number <= source.state.round]
+    if not chain or chain[-1].get("digest") != source.state.digest.hex():
+        return History()
+    signers = Counter(str(signer) for event in chain for signer in event["signers"])
+    losses = [
+        (int(event["round"]), float(event["held_out_loss"]))
+        for event in chain
+        if event.get("held_out_loss") is not None
+    ]
+    return History(
+        first_round=int(chain[0]["round"]),
+        num_rounds=len(chain),
+        num_empty=sum(not event["signers"] and not event["is_download"] for event in chain),
+        contributions=dict(sorted(signers.items())),
+        first_loss=losses[0] if losses else None,
+        last_loss=losses[-1] if losses else None,
+        num_tokens=chain[-1].get("total_tokens"),
+        began_at=chain[0].get("time"),
+        ended_at=chain[-1].get("time"),
+    )
+
+
+def _follow(events: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """The commits by round; those of a lineage that was given up are left out."""
+    commits: dict[int, Mapping[str, Any]] = {}
+    for event in events:
+        if event.get("event") != "commit":
+            continue
+        number = int(event["round"])
+        if event.get("is_repair"):
+            kept = 0 if event.get("is_download") else number
+            commits = {at: known for at, known in commits.items() if at < kept}
+        commits[number] = event
+    return commits
+
+
+def _read_events(paths: Iterable[Path]) -> Iterator[Mapping[str, Any]]:
+    """All whole lines; a running node may be writing the last one."""
+    for path in paths:
+        for line in path.read_bytes().splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                yield event

@@ -1,0 +1,116 @@
+"""The README.md of an export: what the model is and how it came about.
+
+Everything in it is from the state, the record of the model and the node's log; nothing is made up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from neuroswarm.export.history import History
+from neuroswarm.export.source import Source
+from neuroswarm.values import counted
+
+_USE = {
+    "hf": """\
+```python
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained(".", local_files_only=True)
+```
+""",
+    "safetensors": """\
+```python
+from safetensors.torch import load_file
+
+tensors = load_file("model.safetensors")
+```
+""",
+}
+_GENERATE = """\
+```
+neuroswarm generate . --prompt "Once"
+```
+"""
+
+
+def render_card(source: Source, history: History, form: str) -> str:
+    """The card as Markdown, with the header that model hubs read.
+
+    Args:
+        source: The state.
+        history: What the node's log tells.
+        form: Name of the form.
+    """
+    is_built_in = form == "hf" and ":" not in source.record.model and source.record.model
+    use = _GENERATE if is_built_in else _USE.get(form, "")
+    lines = [*_header(source, form), *_model(source), *_swarm(source, history), *_rules(source)]
+    return "\n".join(lines) + (f"\n## Use\n\n{use}" if use else "")
+
+
+def _header(source: Source, form: str) -> Iterator[str]:
+    is_pretrained = form == "hf" and (":" in source.record.model or not source.record.model)
+    yield "---"
+    yield "library_name: transformers" if is_pretrained else "library_name: neuroswarm"
+    yield "tags:\n- neuroswarm\n- decentralized-training"
+    yield "---\n"
+    yield f"# {source.record.class_name}, round {source.state.round}\n"
+    yield (
+        "Trained by a swarm of nodes without a coordinator. The parameters are the outer state "
+        "that the nodes agreed on, bit for bit.\n"
+    )
+
+
+def _model(source: Source) -> Iterator[str]:
+    record, state = source.record, source.state
+    names = {"": "unknown", "bytes": "bytes"}
+    yield "| | |\n|---|---|"
+    yield f"| model | {f'`{record.model}`' if record.model else 'handed over from Python'} |"
+    yield f"| parameters that were trained | {state.num_params:,} |"
+    dtypes = sorted({part.dtype for fragment in record.fragments for part in fragment.parameters})
+    yield f"| dtypes | {', '.join(dtypes)} |"
+    yield f"| vocabulary | {record.vocab_size} tokens |"
+    yield f"| tokenizer | {names.get(record.tokenizer, f'SHA-256 `{record.tokenizer}`')} |"
+    yield f"| round | {state.round} |"
+    yield f"| digest of the state | `{state.digest.hex()}` |"
+    yield f"| architecture hash | `{record.architecture}` |"
+    if record.base:
+        yield f"| hash of the frozen parameters | `{record.base}` |"
+    yield ""
+
+
+def _swarm(source: Source, history: History) -> Iterator[str]:
+    yield "## Training\n"
+    if not history.is_known:
+        yield "The log of the node that this was exported from does not tell of it.\n"
+        return
+    yield f"As the node `{source.meta.get('node_id', 'unknown')}` logged it:\n"
+    began, ended = _show_time(history.began_at), _show_time(history.ended_at)
+    yield (
+        f"- {counted(history.num_rounds, 'commit')}, states of rounds {history.first_round} to "
+        f"{source.state.round}, from {began} to {ended}"
+    )
+    if history.num_empty:
+        yield f"- {counted(history.num_empty, 'round')} without any contribution"
+    if history.num_tokens is not None:
+        yield f"- tokens that this node trained on: {history.num_tokens:,}"
+    for what, loss in (("first", history.first_loss), ("last", history.last_loss)):
+        if loss is not None:
+            yield f"- {what} held-out loss: {loss[1]:.4f} nats a token, round {loss[0]}"
+    yield "\n| node | agreed contributions |\n|---|---|"
+    for node, count in history.contributions.items():
+        yield f"| `{node}` | {count} |"
+    yield ""
+
+
+def _rules(source: Source) -> Iterator[str]:
+    rules = json.dumps(json.loads(source.state.rules.to_bytes()), indent=1, sort_keys=True)
+    yield f"## Rules of the swarm\n\n```json\n{rules}\n```"
+
+
+def _show_time(at: float | None) -> str:
+    if at is None:
+        return "an unknown time"
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
