@@ -14,9 +14,9 @@ from pathlib import Path
 from neuroswarm.checkpoint.durable import translating
 from neuroswarm.errors import ConfigError
 from neuroswarm.export.formats import find_writer
-from neuroswarm.export.history import read_history
 from neuroswarm.export.model_card import render_card
 from neuroswarm.export.source import Source, open_source
+from neuroswarm.export.training_log import read_log
 from neuroswarm.hardware.disk import sync
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def export(path: Path, form: str, to: Path, *, replaces: bool = False) -> Source
         undo.callback(shutil.rmtree, unfinished, ignore_errors=True)
         unfinished.chmod(0o755)
         find_writer(form)(source, unfinished)
-        card = render_card(source, read_history(source), form)
+        card = render_card(source, read_log(source), form)
         (unfinished / CARD).write_text(card, encoding="utf-8")
         for file in unfinished.iterdir():
             sync(file)

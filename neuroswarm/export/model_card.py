@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from neuroswarm.export.history import History
 from neuroswarm.export.source import Source
+from neuroswarm.export.training_log import TrainingLog
 from neuroswarm.values import counted
 
 _USE = {
@@ -36,17 +36,17 @@ neuroswarm generate . --prompt "Once"
 """
 
 
-def render_card(source: Source, history: History, form: str) -> str:
+def render_card(source: Source, log: TrainingLog, form: str) -> str:
     """The card as Markdown, with the header that model hubs read.
 
     Args:
         source: The state.
-        history: What the node's log tells.
+        log: What the node's log tells.
         form: Name of the form.
     """
     is_built_in = form == "hf" and ":" not in source.record.model and source.record.model
     use = _GENERATE if is_built_in else _USE.get(form, "")
-    lines = [*_header(source, form), *_model(source), *_swarm(source, history), *_rules(source)]
+    lines = [*_header(source, form), *_model(source), *_swarm(source, log), *_rules(source)]
     return "\n".join(lines) + (f"\n## Use\n\n{use}" if use else "")
 
 
@@ -81,26 +81,26 @@ def _model(source: Source) -> Iterator[str]:
     yield ""
 
 
-def _swarm(source: Source, history: History) -> Iterator[str]:
+def _swarm(source: Source, log: TrainingLog) -> Iterator[str]:
     yield "## Training\n"
-    if not history.is_known:
+    if not log.is_known:
         yield "The log of the node that this was exported from does not tell of it.\n"
         return
     yield f"As the node `{source.meta.get('node_id', 'unknown')}` logged it:\n"
-    began, ended = _show_time(history.began_at), _show_time(history.ended_at)
+    began, ended = _show_time(log.began_at), _show_time(log.ended_at)
     yield (
-        f"- {counted(history.num_rounds, 'commit')}, states of rounds {history.first_round} to "
-        f"{source.state.round}, from {began} to {ended}"
+        f"- {counted(log.num_rounds, 'commit')}, states of rounds {log.first_round} to "
+        f"{log.last_round}, from {began} to {ended}"
     )
-    if history.num_empty:
-        yield f"- {counted(history.num_empty, 'round')} without any contribution"
-    if history.num_tokens is not None:
-        yield f"- tokens that this node trained on: {history.num_tokens:,}"
-    for what, loss in (("first", history.first_loss), ("last", history.last_loss)):
+    if log.num_empty:
+        yield f"- {counted(log.num_empty, 'round')} without any contribution"
+    if log.num_tokens is not None:
+        yield f"- tokens that this node trained on: {log.num_tokens:,}"
+    for what, loss in (("first", log.first_loss), ("last", log.last_loss)):
         if loss is not None:
             yield f"- {what} held-out loss: {loss[1]:.4f} nats a token, round {loss[0]}"
     yield "\n| node | agreed contributions |\n|---|---|"
-    for node, count in history.contributions.items():
+    for node, count in log.contributions.items():
         yield f"| `{node}` | {count} |"
     yield ""
 

@@ -12,15 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from neuroswarm.errors import CheckpointCorrupt
 from neuroswarm.export.source import Source
+from neuroswarm.rounds.history import History
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class TrainingLog:
     """The commits that led to a state, as one node logged them."""
 
     first_round: int = 0
     """Of the earliest state in the log; states before it are not known."""
+    last_round: int = 0
+    """Of the latest one; a node that is stopped may not come to log its last."""
     num_rounds: int = 0
     num_empty: int = 0
     """Rounds in which nobody contributed."""
@@ -41,20 +45,23 @@ class History:
         return self.num_rounds > 0
 
 
-def read_history(source: Source) -> History:
-    """Read the logs beside a state; `History()` if there are none, or they lead elsewhere."""
+def read_log(source: Source) -> TrainingLog:
+    """Read the logs beside a state; `TrainingLog()` if there are none, or they lead elsewhere."""
     commits = _follow(_read_events(source.event_logs))
-    chain = [commits[number] for number in sorted(commits) if number <= source.state.round]
-    if not chain or chain[-1].get("digest") != source.state.digest.hex():
-        return History()
+    lineage = _read_lineage(source)
+    leading = [n for n, event in commits.items() if lineage.get(n) == event["digest"]]
+    chain = [commits[number] for number in sorted(commits) if number <= max(leading, default=-1)]
+    if not chain:
+        return TrainingLog()
     signers = Counter(str(signer) for event in chain for signer in event["signers"])
     losses = [
         (int(event["round"]), float(event["held_out_loss"]))
         for event in chain
         if event.get("held_out_loss") is not None
     ]
-    return History(
+    return TrainingLog(
         first_round=int(chain[0]["round"]),
+        last_round=int(chain[-1]["round"]),
         num_rounds=len(chain),
         num_empty=sum(not event["signers"] and not event["is_download"] for event in chain),
         contributions=dict(sorted(signers.items())),
@@ -64,6 +71,17 @@ def read_history(source: Source) -> History:
         began_at=chain[0].get("time"),
         ended_at=chain[-1].get("time"),
     )
+
+
+def _read_lineage(source: Source) -> dict[int, str]:
+    """Digests of the states that led to this one, as far as they lie beside it, and its own."""
+    state = source.state
+    try:
+        lineage = History.from_json(source.meta["history"], state.round, state.digest)
+    except (KeyError, CheckpointCorrupt):
+        lineage = History(state.round, state.digest)
+    before = lineage.digests_before(state.round)
+    return {state.round: state.digest.hex(), **{n: digest.hex() for n, digest in before.items()}}
 
 
 def _follow(events: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
