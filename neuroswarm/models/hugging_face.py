@@ -85,9 +85,9 @@ def open_folder(path: Path) -> HfFolder:
         raise ConfigError(f"training.model: {path / CONFIG} is no JSON: {error}") from error
     if not isinstance(config, dict):
         raise ConfigError(f"training.model: {path / CONFIG} is no JSON object")
-    has_weights = any(path.glob("*.safetensors"))
+    has_weights = any(path.glob("model*.safetensors"))
     pickles = sorted(
-        file.name for ending in ("*.bin", "*.pt", "*.pth") for file in path.glob(ending)
+        file.name for kind in ("pytorch_model*.bin", "*.pt", "*.pth") for file in path.glob(kind)
     )
     if pickles and not has_weights:
         raise ConfigError(
