@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from neuroswarm.config.model_shape import HF_PREFIX
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.errors import CheckpointError, ConfigError
 from neuroswarm.export.source import Source
@@ -49,13 +50,14 @@ def make_module(record: ModelRecord, folder: Path) -> nn.Module:
 
     Args:
         record: What is known of it.
-        folder: Where a Hugging Face configuration lies.
+        folder: Where a Hugging Face configuration lies, in an export with weights.
 
     Raises:
         ConfigError: it cannot be made here, or is another one than was recorded.
     """
     training = TrainingConfig(**{**record.training, "model": record.model or "transformer"})
-    if (folder / CONFIG).is_file() and not record.base and not _is_factory(record):
+    is_described = is_of_library(record) and (folder / CONFIG).is_file()
+    if is_described and (not record.base or open_folder(folder).has_weights):
         model: nn.Module = load_model(open_folder(folder), seed=training.seed)
     elif record.model:
         model = build_model(training, record.vocab_size).model
@@ -94,8 +96,9 @@ def fill(model: nn.Module, parameters: Mapping[str, Tensor], buffers: Mapping[st
             own[name].copy_(values)
 
 
-def _is_factory(record: ModelRecord) -> bool:
-    return ":" in record.model and not record.model.startswith("hf:")
+def is_of_library(record: ModelRecord) -> bool:
+    """Whether a configuration beside the record is one that `transformers` reads."""
+    return not record.model or record.model.startswith(HF_PREFIX)
 
 
 def _check_same(model: nn.Module, record: ModelRecord) -> None:

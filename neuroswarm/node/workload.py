@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
-from neuroswarm.corpus.loading import Corpus, load_corpus
+from neuroswarm.config.model_shape import BUILT_IN
+from neuroswarm.corpus.loading import BYTE_VOCABULARY, Corpus, load_corpus
 from neuroswarm.corpus.tokenizer import FileTokenizer
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens
@@ -104,7 +105,10 @@ class Workload:
                 tokenizer=None if text is None else FileTokenizer(text),
             )
         elif isinstance(self.data, Tensor):
-            corpus = Corpus(FlatTokens(self.data), "tokens handed in", tokenizer="")
+            size = _count_vocabulary(
+                self.data, config, folder, is_handed_over=self.model is not None
+            )
+            corpus = Corpus(FlatTokens(self.data), "tokens handed in", size, tokenizer="")
         elif not hasattr(self.data, "train"):
             raise ConfigError(
                 f"data of type {type(self.data).__name__} is neither a path, a tensor of integers "
@@ -172,6 +176,25 @@ def describe_differences(own: Rules, swarm: Rules) -> list[str]:
         for name in type(own).model_fields
         if name not in _FATE and getattr(own, name) != getattr(swarm, name)
     ]
+
+
+def _count_vocabulary(
+    tokens: Tensor, config: SwarmNodeConfig, folder: HfFolder | None, *, is_handed_over: bool
+) -> int:
+    """Tokens that a model must know for ids that were handed in.
+
+    It does not follow from the ids, since other nodes may have others: built-in models and
+    factories get that of bytes.
+    """
+    highest = int(tokens.max()) + 1 if tokens.numel() else 0
+    if folder is not None:
+        return highest
+    if highest > BYTE_VOCABULARY and config.training.model in BUILT_IN and not is_handed_over:
+        raise ConfigError(
+            f"tokens up to {highest - 1} were handed in, and the built-in model knows "
+            f"{BYTE_VOCABULARY} then: hand a model over too, or prepare token shards"
+        )
+    return BYTE_VOCABULARY
 
 
 @contextmanager

@@ -17,6 +17,21 @@ CONFIG = {
 }
 
 
+WORDS = ("[UNK]", "<|end|>", "the", "swarm", "trains", "on", "and")
+"""A vocabulary whose ids are the places here."""
+
+
+def write_words(folder: Path) -> Path:
+    """Write a `tokenizer.json` of `WORDS`, as the library `tokenizers` does; returns the file."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token=WORDS[0])
+    tokenizer = Tokenizer(words)
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder / "tokenizer.json"
+
+
 def write_gpt2(
     folder: Path,
     *,
