@@ -53,6 +53,7 @@ def export(path: Path, form: str, to: Path, *, replaces: bool = False) -> Source
         card = render_card(source, read_log(source), form)
         (unfinished / CARD).write_text(card, encoding="utf-8")
         for file in unfinished.iterdir():
+            file.chmod(0o644)  # some libraries write for the owner alone
             sync(file)
         _refuse_in_use(to, replaces=replaces)
         if to.exists() and any(to.iterdir()):
