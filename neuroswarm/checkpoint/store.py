@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 TENSORS = "tensors.safetensors"
 MANIFEST = "manifest.json"
 REASON = "reason.txt"
+MODEL_FOLDER = "model"
+"""Among the checkpoints: what the node knows of its model (`node/about_model.py`)."""
 
 _NAME = re.compile(r"inner-(\d{8,})")
 _DAMAGED = re.compile(r"inner-(\d{8,})\.damaged")
@@ -100,6 +102,11 @@ class CheckpointStore:
         self._next = 1 + max([0, *taken])
         self._named = {number: self._read_name(number) for number in numbers}
         """Digest of the outer state that each inner checkpoint names; None if it is damaged."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the checkpoints are."""
+        return self._folder
 
     @property
     def bytes_written(self) -> int:

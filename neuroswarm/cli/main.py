@@ -9,7 +9,20 @@ from typing import Annotated, cast
 
 import typer
 
-from neuroswarm.cli import bench, data, demo, doctor, node, owner, rules, status, token, tracker
+from neuroswarm.cli import (
+    bench,
+    data,
+    demo,
+    doctor,
+    export,
+    generate,
+    node,
+    owner,
+    rules,
+    status,
+    token,
+    tracker,
+)
 from neuroswarm.cli.early_signals import leave
 from neuroswarm.cli.exit_codes import ExitCode, explain
 
@@ -32,6 +45,8 @@ app.command()(tracker.tracker)
 app.command()(status.status)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
+app.command()(export.export)
+app.command()(generate.generate)
 app.add_typer(data.app, name="data")
 app.add_typer(token.app, name="token")
 app.add_typer(owner.app, name="owner")

@@ -1,13 +1,18 @@
-"""The built-in models by name, and which widths and heads go together.
+"""Which model a text names, and which widths and heads of built-in ones go together.
 
-Knows nothing of what the models compute.
+Knows nothing of what the models compute, and opens no file.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import difflib
+import re
 
-ModelName = Literal["transformer", "rwkv7"]
+BUILT_IN = ("transformer", "rwkv7")
+HF_PREFIX = "hf:"
+"""Before the path of a folder with a Hugging Face model; no module of a factory can be `hf`."""
+
+_FACTORY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 TRANSFORMER_HEADS = 4
 RWKV7_HEAD_SIZE = 64
@@ -15,7 +20,24 @@ RWKV7_HEAD_SIZE = 64
 RWKV7_MIN_HEAD_SIZE = 2
 
 
-def choose_num_heads(model: ModelName, dim: int, num_heads: int | None) -> int:
+def check_model(text: str) -> str:
+    """The text, if it can name a model: a built-in one, `hf:FOLDER`, or `module:factory`.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if text in BUILT_IN or (_FACTORY.fullmatch(text) and not text.startswith(HF_PREFIX)):
+        return text
+    if text.startswith(HF_PREFIX) and text.removeprefix(HF_PREFIX).strip():
+        return text
+    near = difflib.get_close_matches(text, BUILT_IN, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(
+        f"{text!r} names no model ({', '.join(BUILT_IN)}, hf:FOLDER or module:factory){hint}"
+    )
+
+
+def choose_num_heads(model: str, dim: int, num_heads: int | None) -> int:
     """Heads of each block: those asked for, or the model's default.
 
     Args:

@@ -6,9 +6,9 @@ Refuses to know where values come from: files, environment and flags are merged 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from neuroswarm.config.legality import (
     AggregationMethod,
@@ -16,7 +16,7 @@ from neuroswarm.config.legality import (
     KrumNeighbours,
     NormScaling,
 )
-from neuroswarm.config.model_shape import ModelName, choose_num_heads
+from neuroswarm.config.model_shape import BUILT_IN, check_model, choose_num_heads
 from neuroswarm.config.section import Section, split_list
 from neuroswarm.values import unbracketed
 
@@ -297,7 +297,7 @@ class CheckpointConfig(Section):
 
 
 class TrainingConfig(Section):
-    """The built-in model, on bytes, and its inner optimiser."""
+    """The model and its inner optimiser."""
 
     prefix = "training."
 
@@ -312,13 +312,14 @@ class TrainingConfig(Section):
     batch_size: int = Field(default=16, ge=1)
     """Windows of text per inner step."""
     context: int = Field(default=128, ge=2)
-    """Bytes per window."""
-    model: ModelName = "transformer"
-    """Which model: a `transformer`, or the recurrent `rwkv7`."""
+    """Tokens per window; of text, bytes, unless the model has a vocabulary."""
+    model: Annotated[str, AfterValidator(check_model)] = "transformer"
+    """Which model: the built-in `transformer` or the recurrent `rwkv7`; `hf:FOLDER`, a Hugging Face
+    causal model; or `module:factory`, a function of yours that makes one."""
     dim: int = Field(default=128, ge=8)
-    """Width of the model."""
+    """Width of a built-in model."""
     num_layers: int = Field(default=4, ge=1)
-    """Blocks of the model."""
+    """Blocks of a built-in model."""
     num_heads: int | None = Field(default=None, ge=1)
     """Heads of each block. Unset: 4 in a `transformer`, one for each 64 of `dim` in `rwkv7`."""
     seed: int = Field(default=0, ge=0, lt=2**63)
@@ -329,12 +330,13 @@ class TrainingConfig(Section):
 
     @property
     def heads(self) -> int:
-        """Heads of each block: those set, or the model's default."""
+        """Heads of each block of a built-in model: those set, or the model's default."""
         return choose_num_heads(self.model, self.dim, self.num_heads)
 
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> Self:
-        choose_num_heads(self.model, self.dim, self.num_heads)
+        if self.model in BUILT_IN:
+            choose_num_heads(self.model, self.dim, self.num_heads)
         return self
 
 

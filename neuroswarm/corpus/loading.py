@@ -14,9 +14,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from neuroswarm.corpus.manifest import is_shard_folder
+from neuroswarm.corpus.manifest import BYTES, VOCABULARY, is_shard_folder
 from neuroswarm.corpus.shards import ShardFolder
 from neuroswarm.corpus.text_files import find_text_files, is_binary
+from neuroswarm.corpus.tokenizer import Tokenizer
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens, Tokens
 from neuroswarm.errors import DataError
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 BYTE_VOCABULARY = 256
+PIECE_BYTES = 1024 * 1024
+"""Text that is tokenised at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +39,34 @@ class Corpus:
         tokens: The tokens.
         source: For logs and status, such as a path.
         vocab_size: Ids are below it.
+        tokenizer: `bytes`, or the SHA-256 of the vocabulary's file in hex; empty if unknown.
+        vocabulary: That file, beside shards.
     """
 
     tokens: Tokens
     source: str
     vocab_size: int = BYTE_VOCABULARY
+    tokenizer: str = BYTES
+    vocabulary: Path | None = None
 
     def sampler(self, *, context: int, batch_size: int, seed: int) -> WindowSampler:
         """Its windows; see `WindowSampler` for arguments and errors."""
         return WindowSampler(self.tokens, context=context, batch_size=batch_size, seed=seed)
 
 
-def load_corpus(path: Path | None = None, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Corpus:
+def load_corpus(
+    path: Path | None = None,
+    *,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    tokenizer: Tokenizer | None = None,
+) -> Corpus:
     """Open a folder of token shards, or read text as `read_text` does.
 
     Args:
         path: Folder made by `neuroswarm data prepare`, text file, or folder of text files; None
             takes the source of the running Python's standard library.
         max_bytes: Where reading of text stops; shards stay on the disk and have no limit.
+        tokenizer: Makes tokens of text; None takes its bytes. Shards have a vocabulary already.
 
     Raises:
         DataError: nothing is there, nothing in it is text, or it cannot be read.
@@ -66,9 +79,27 @@ def load_corpus(path: Path | None = None, *, max_bytes: int = DEFAULT_MAX_BYTES)
         folder = ShardFolder(path)
         tokens = folder.open_tokens()
         logger.info("opened %d of %d shards", len(folder.held), len(folder.manifest.shards))
-        return Corpus(tokens, str(path), folder.manifest.vocab_size)
+        return Corpus(
+            tokens, str(path), folder.manifest.vocab_size, folder.manifest.tokenizer,
+            path / VOCABULARY if folder.manifest.tokenizer != BYTES else None,
+        )  # fmt: skip
     source = "the Python standard library" if path is None else str(path)
-    return Corpus(FlatTokens(read_text(path, max_bytes=max_bytes)), source)
+    text = read_text(path, max_bytes=max_bytes)
+    if tokenizer is None:
+        return Corpus(FlatTokens(text), source)
+    ids = torch.cat([tokenizer.encode(piece) for piece in _cut(text.numpy().tobytes())])
+    logger.info("made %d tokens of it", ids.numel())
+    return Corpus(FlatTokens(ids), source, tokenizer.vocab_size, tokenizer.name)
+
+
+def _cut(text: bytes) -> Iterator[bytes]:
+    """A text in pieces that end with a line where there is one, so that no word is cut in two."""
+    start = 0
+    while start < len(text):
+        end = text.find(b"\n", start + PIECE_BYTES - 1, start + 2 * PIECE_BYTES) + 1
+        end = end or start + PIECE_BYTES
+        yield text[start:end]
+        start = end
 
 
 def read_text(path: Path | None = None, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Tensor:

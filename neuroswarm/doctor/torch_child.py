@@ -47,7 +47,7 @@ def _train(settings: dict[str, Any]) -> None:
     num_threads = choose_num_threads(config.resources.max_cpu_threads)
     torch.set_num_threads(num_threads)
     length = 64 * (config.training.context + 1)
-    text = torch.randint(256, (length,), generator=torch.Generator().manual_seed(0))
+    text = torch.randint(2, (length,), generator=torch.Generator().manual_seed(0))
     workload = Workload(data=text)
     trainer = workload.make_trainer(config, SystemClock())
     for _ in range(WARM_STEPS):

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -19,6 +20,8 @@ from torch.nn.parameter import is_lazy
 
 from neuroswarm.hardware import large_tensors
 from neuroswarm.models.flat_copy import concatenate
+from neuroswarm.models.frozen_base import frozen_parameters, hash_base
+from neuroswarm.wire import limits
 
 ROOT = "(root)"
 """Name of the fragment that holds parameters of the model itself, outside any child."""
@@ -51,13 +54,15 @@ class Fragments:
     A fragment is a child of the model; where a child is, or contains, a list of blocks
     (`ModuleList`, `Sequential`, `ModuleDict`), each block is one. Parameters that hang directly
     on an opened module form a fragment of their own. Only parameters with `requires_grad` count;
-    one that is used in two places belongs to the first. Buffers are not part of any fragment.
+    one that is used in two places belongs to the first. Fragments without elements are left out.
+    Buffers are not part of any fragment.
 
     Args:
         model: Any module with at least one trainable parameter; real floating dtypes only.
 
     Raises:
-        ValueError: nothing is trainable, or a parameter is lazy, complex or integral.
+        ValueError: nothing is trainable; a parameter is lazy, complex, integral or without memory
+            of its own; or there are more or larger fragments than nodes take from each other.
 
     Threads: reads and writes the live parameters, so only the thread that owns the model may
     call `flatten`, `load` and `shift`; the tensors returned are copies and belong to the caller.
@@ -66,10 +71,16 @@ class Fragments:
     def __init__(self, model: nn.Module) -> None:
         seen: set[int] = set()
         found = (_fragment(name, module, own, seen) for name, module, own in _parts(model))
-        self._fragments = tuple(fragment for fragment in found if fragment.parameters)
+        # Of what has no elements there is nothing to code, send or hash.
+        self._fragments = tuple(fragment for fragment in found if fragment.num_params)
         if not self._fragments:
             raise ValueError("model without trainable parameters: nothing to train or exchange")
+        _check_limits(self._fragments)
+        _check_memory(self.parameters)
         self.architecture = _architecture(model, self._fragments)
+        """SHA-256 over names, shapes and dimensions; 32 bytes."""
+        self.base = hash_base(frozen_parameters(model))
+        """Hash of the frozen parameters with their values; empty where none is frozen."""
 
     def __len__(self) -> int:
         return len(self._fragments)
@@ -106,6 +117,17 @@ class Fragments:
     def flatten_all(self) -> tuple[Tensor, ...]:
         """Copy every fragment; see `flatten`."""
         return tuple(self.flatten(index) for index in range(len(self._fragments)))
+
+    @torch.no_grad()
+    def copies(self) -> tuple[Tensor, ...]:
+        """Copies of all parameters as they are, in their own dtypes, on their devices."""
+        return tuple(parameter.detach().clone() for _, parameter in self.parameters)
+
+    @torch.no_grad()
+    def put_back(self, copies: Sequence[Tensor]) -> None:
+        """Set all parameters to what `copies` returned, bit for bit."""
+        for (_, parameter), copy in zip(self.parameters, copies, strict=True):
+            parameter.copy_(copy)
 
     @torch.no_grad()
     def load(self, index: int, flat: Tensor) -> None:
@@ -178,6 +200,51 @@ def _check_dtype(name: str, parameter: nn.Parameter) -> None:
         raise ValueError(f"parameter of dtype {parameter.dtype}: {name} (needs a floating dtype)")
 
 
+def _check_limits(fragments: Sequence[Fragment]) -> None:
+    """Refuse what peers would refuse, before anything is trained."""
+    if len(fragments) > limits.MAX_FRAGMENTS:
+        raise ValueError(f"model of {len(fragments)} fragments (limit {limits.MAX_FRAGMENTS})")
+    total = sum(fragment.num_params for fragment in fragments)
+    if total > limits.MAX_STATE_PARAMS:
+        raise ValueError(f"model of {total} parameters (limit {limits.MAX_STATE_PARAMS})")
+    for fragment in fragments:
+        if fragment.num_params > limits.MAX_FRAGMENT_PARAMS:
+            raise ValueError(
+                f"fragment {fragment.name} of {fragment.num_params} parameters "
+                f"(limit {limits.MAX_FRAGMENT_PARAMS})"
+            )
+        if len(fragment.name) > limits.MAX_NAME_CHARS:
+            raise ValueError(
+                f"fragment with a name of {len(fragment.name)} characters (limit "
+                f"{limits.MAX_NAME_CHARS}): {fragment.name[:40]}..."
+            )
+
+
+def _check_memory(named: Sequence[tuple[str, nn.Parameter]]) -> None:
+    """Refuse parameters that lie on one another: whatever is added to one is added to both.
+
+    Parameters are shared by using one object twice; two objects on the same memory look like two.
+    """
+    spans = []
+    for name, parameter in named:
+        if parameter.is_meta or parameter.layout != torch.strided:
+            raise ValueError(f"parameter without values of its own: {name} ({parameter.layout})")
+        if any(
+            step == 0 < size - 1
+            for size, step in zip(parameter.shape, parameter.stride(), strict=True)
+        ):
+            raise ValueError(f"expanded parameter: {name} (give it memory of its own)")
+        if parameter.numel() and torch.ops.aten.is_non_overlapping_and_dense(parameter):
+            spans.append((str(parameter.device), parameter.data_ptr(), parameter.nbytes, name))
+    spans.sort()
+    for (place, start, size, name), (other_place, other_start, _, other) in pairwise(spans):
+        if place == other_place and other_start < start + size:
+            raise ValueError(
+                f"parameters {name} and {other} are two objects on one memory: tie them by "
+                "using one Parameter in both places"
+            )
+
+
 def _slices(fragment: Fragment, flat: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
     start = 0
     for _, parameter in fragment.parameters:
@@ -193,18 +260,25 @@ def _check_shape(fragment: Fragment, flat: Tensor) -> None:
         )
 
 
+def _dimensions(model: nn.Module) -> dict[str, object]:
+    """Those of the model, and under `parts` those of modules inside it that say theirs."""
+    found: dict[str, object] = dict(model.dimensions) if isinstance(model, HasDimensions) else {}
+    parts = {
+        name: dict(module.dimensions)
+        for name, module in model.named_modules()
+        if name and isinstance(module, HasDimensions) and isinstance(module.dimensions, Mapping)
+    }
+    return {**found, "parts": parts} if parts else found
+
+
 def _architecture(model: nn.Module, fragments: Sequence[Fragment]) -> bytes:
     """SHA-256 over dimensions, fragments, and every parameter's name and shape; 32 bytes."""
-    dimensions = dict(model.dimensions) if isinstance(model, HasDimensions) else {}
+    dimensions = _dimensions(model)
     trained = [
         [fragment.name, [[name, list(p.shape)] for name, p in fragment.parameters]]
         for fragment in fragments
     ]
-    frozen = [
-        [name, list(p.shape)]
-        for name, p in model.named_parameters()
-        if not p.requires_grad and not is_lazy(p)
-    ]
+    frozen = [[name, list(p.shape)] for name, p in frozen_parameters(model)]
     text = json.dumps(
         {"dimensions": dimensions, "fragments": trained, "frozen": frozen},
         sort_keys=True,

@@ -94,8 +94,10 @@ def make_cohort(swarm_name: str, replica: Replica) -> Cohort:
     fragments = replica.fragments
     architecture = fragments.architecture
     head = b"neuroswarm v1 swarm\0" + swarm_name.encode() + b"\0"
-    swarm_id = hashlib.sha256(head + architecture).digest()
-    return Cohort(swarm_id, architecture, shape_of(fragments.names, fragments.sizes))
+    # Without frozen parameters the base is empty, and the id is of name and architecture alone.
+    swarm_id = hashlib.sha256(head + architecture + fragments.base).digest()
+    shape = shape_of(fragments.names, fragments.sizes)
+    return Cohort(swarm_id, architecture, shape, fragments.base)
 
 
 def assemble_membership(

@@ -23,6 +23,7 @@ from neuroswarm.identity.token import SwarmToken
 from neuroswarm.identity.token_ring import TokenRing
 from neuroswarm.membership.address_quota import choose_quota
 from neuroswarm.metering.meter import Meter
+from neuroswarm.node.about_model import AboutModel
 from neuroswarm.node.absence import Absence
 from neuroswarm.node.assembly import (
     Membership,
@@ -112,6 +113,7 @@ class NodeCore(Service):
         self._around = surroundings or Surroundings()
         self._clock = self._live()
         self._parts: Parts | None = None
+        self._about_model: AboutModel | None = None
         self._vigil: Vigil | None = None
         self.is_training = False
         """Whether this node takes inner steps for rounds."""
@@ -239,7 +241,10 @@ class NodeCore(Service):
         return (self.vigil.watch(), *ends)
 
     async def _take_first_state(self, parts: Parts) -> None:
-        kept = await asyncio.to_thread(parts.home.load_latest, parts.cohort.architecture)
+        cohort = parts.cohort
+        kept = await asyncio.to_thread(parts.home.load_latest, cohort.architecture, cohort.base)
+        if self._about_model is not None:
+            await asyncio.to_thread(self._about_model.keep, parts.home.model_path)
         wait_s = self.config.rounds.genesis_wait_s
         if not (self._around.hints or self.config.dht.seeds):
             wait_s = parts.membership.acquaintance.choose_wait_s(wait_s)
@@ -348,7 +353,8 @@ class NodeCore(Service):
         config, clock = self.config, self._around.clock
         num_threads = choose_num_threads(config.resources.max_cpu_threads)
         compute = ComputeThread(num_threads=num_threads, clock=clock)
-        trainer = await asyncio.to_thread(self._workload.make_trainer, config, clock)
+        prepared = await asyncio.to_thread(self._workload.prepare, config, clock)
+        trainer, self._about_model = prepared.trainer, prepared.about
         replica = Replica(
             compute, trainer, home.key.node_id,
             max_retained_states=config.rounds.max_retained_states,

@@ -16,8 +16,8 @@ from neuroswarm.errors import ConfigError
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.node.core import Surroundings
 from neuroswarm.node.node import SwarmNode
-from neuroswarm.node.workload import LossFunction, Workload
-from neuroswarm.training.loss import next_token_loss
+from neuroswarm.node.workload import Workload
+from neuroswarm.training.loss import LossFunction
 from neuroswarm.training.trainer import Batches
 from neuroswarm.values import Endpoint
 
@@ -44,7 +44,7 @@ def create_swarm_node(
     *,
     model: nn.Module | None = None,
     data: str | Path | Tensor | Batches | None = None,
-    loss_fn: LossFunction = next_token_loss,
+    loss_fn: LossFunction | None = None,
 ) -> SwarmNode:
     """Make a peer of a swarm; it starts with `async with node:` or `node.start()`.
 
@@ -67,7 +67,8 @@ def create_swarm_node(
             transformer of the configuration.
         data: Text file or folder, token ids (1-D integers), or an object that makes batches.
             None: the configuration's, by default this Python's standard library.
-        loss_fn: (model, inputs [B, T], targets [B, T]) -> scalar loss in nats.
+        loss_fn: (model, inputs [B, T], targets [B, T]) -> scalar loss in nats. None: the one that
+            the model of the settings brings, or `next_token_loss`.
 
     Returns:
         A node that has touched neither disk nor network yet.

@@ -22,7 +22,7 @@ from neuroswarm.checkpoint.state_folder import (
     open_default_state_folder,
     open_state_folder,
 )
-from neuroswarm.checkpoint.store import CheckpointStore, Recovered
+from neuroswarm.checkpoint.store import MODEL_FOLDER, CheckpointStore, Recovered
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.config.swarm_node import DEFAULT_STATE_DIR
@@ -58,6 +58,11 @@ class Home:
     traffic: SmallFile
     """Bytes moved today and this month."""
 
+    @property
+    def model_path(self) -> Path:
+        """The folder of what is known of the model, among the checkpoints."""
+        return self.store.folder / MODEL_FOLDER
+
     def forget_before(self, round_: int) -> None:
         """A checkpoint of this round is durable: what was said and held before is not needed."""
         self.said.forget_before(round_)
@@ -72,20 +77,32 @@ class Home:
         )  # fmt: skip
         return sum(part.bytes_written for part in parts)
 
-    def load_latest(self, architecture: bytes) -> Recovered | None:
+    def load_latest(self, architecture: bytes, base: bytes) -> Recovered | None:
         """The newest whole checkpoint of this model, or None if there is none.
 
+        Args:
+            architecture: The model's architecture hash, 32 bytes.
+            base: Hash of its frozen parameters, empty without any.
+
         Raises:
-            ConfigError: it is of another model.
+            ConfigError: it is of another model, or of other frozen parameters.
             CheckpointError: the folder holds checkpoints of an earlier version only.
         """
         found = self.store.load_latest()
-        if found is not None and found.outer.architecture != architecture:
+        if found is None:
+            return None
+        if found.outer.architecture != architecture:
             raise ConfigError(
                 f"checkpoint of another model in {self.folder.path} (architecture "
                 f"{found.outer.architecture.hex()[:8]}, not {architecture.hex()[:8]}): give "
                 "the model's settings and the data's vocabulary as before, another --state-dir, or "
                 "--fresh to start anew"
+            )
+        if (before := found.meta.get("base", "")) != base.hex():
+            raise ConfigError(
+                f"checkpoint on other frozen parameters in {self.folder.path} (base "
+                f"{before[:8] or 'none'}, not {base.hex()[:8] or 'none'}): give the same weights "
+                "as before, another --state-dir, or --fresh to start anew"
             )
         return found
 

@@ -66,6 +66,8 @@ class Cohort:
     swarm_id: bytes
     architecture: bytes
     shape: Shape
+    base: bytes = b""
+    """Hash of the frozen parameters, part of the swarm id; empty where none is frozen."""
 
 
 @dataclass(slots=True)

@@ -105,7 +105,8 @@ class Joiner:
             logger.warning(
                 "%s has this node's token, but trains another model or under another name: "
                 "to join it, give the same network.name, training.model, dim, num_layers, "
-                "num_heads and context, and data of the same vocabulary",
+                "num_heads and context, data of the same vocabulary, and the same weights of "
+                "whatever is frozen",
                 strangers[0].address,
             )
 

@@ -110,6 +110,7 @@ class Reporter:
             "is_alone": self._parts.replica.solo.hold_at is not None,
             "proofs": intake.convictions.to_json(),
             "node_id": self._parts.home.key.node_id.hex(),
+            "base": self._parts.cohort.base.hex(),
         }
 
     def own_meta(self) -> Mapping[str, object]:
@@ -129,6 +130,7 @@ class Reporter:
             "node_id": parts.home.key.node_id.hex(),
             "swarm": self._node.config.network.name,
             "swarm_id": parts.cohort.swarm_id.hex(),
+            "base": parts.cohort.base.hex() or None,
             "state": self._node.state.name.lower(),
             "is_training": self._node.is_training,
             "round": None if state is None else state.round,

@@ -6,7 +6,7 @@ Knows nothing of peers or rounds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,22 +16,31 @@ from torch import Tensor, nn
 
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.config.model_shape import BUILT_IN
 from neuroswarm.corpus.loading import BYTE_VOCABULARY, Corpus, load_corpus
+from neuroswarm.corpus.tokenizer import FileTokenizer
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.errors import ConfigError
 from neuroswarm.hardware.memory import is_out_of_memory
-from neuroswarm.models.rwkv7 import Rwkv7
-from neuroswarm.models.rwkv7_shape import Rwkv7Config
-from neuroswarm.models.transformer import Transformer, TransformerConfig
-from neuroswarm.training.loss import next_token_loss
+from neuroswarm.models.hugging_face import HfFolder
+from neuroswarm.node.about_model import AboutModel, Vocabulary, describe_work
+from neuroswarm.node.adapting import adapt
+from neuroswarm.node.model_building import BuiltModel, build_model, find_folder
+from neuroswarm.training.loss import LossFunction, next_token_loss
 from neuroswarm.training.trainer import Batches, Trainer
 
 logger = logging.getLogger(__name__)
 
-LossFunction = Callable[[nn.Module, Tensor, Tensor], Tensor]
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A trainer, and what to keep beside its states so that they can be read elsewhere."""
+
+    trainer: Trainer
+    about: AboutModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,48 +52,82 @@ class Workload:
     data: Path | Tensor | Batches | None = None
     """Text file or folder, token ids [num_tokens], or an object that makes batches.
     None: `data.path`, or this Python's standard library."""
-    loss_fn: LossFunction = next_token_loss
+    loss_fn: LossFunction | None = None
+    """None: the model's own, if it brings one, or else `next_token_loss`."""
 
     def make_trainer(self, config: SwarmNodeConfig, clock: Clock) -> Trainer:
+        """The trainer of `prepare`."""
+        return self.prepare(config, clock).trainer
+
+    def prepare(self, config: SwarmNodeConfig, clock: Clock) -> Prepared:
         """Build model and data and put them together. Blocks; takes seconds for large texts.
 
         Raises:
             DataError: there is no text to train on.
-            ConfigError: the device is not there, or the data does not fit the settings.
+            ConfigError: the device is not there, the model cannot be made or trained, or the data
+                does not fit the settings.
         """
-        batches, vocab_size = self._batches(config)
+        folder = find_folder(config.training.model) if self.model is None else None
+        batches, vocabulary = self._batches(config, folder)
         with _naming_what_does_not_fit():
-            model = self.model if self.model is not None else _build_model(config, vocab_size)
-            model.to(choose_device(config.resources.device))
-        return Trainer(
-            model,
-            batches,
-            config.training,
-            clock=clock,
-            loss_fn=self.loss_fn,
-        )
+            built = self._build(config, vocabulary.size)
+            adapt(
+                built.model,
+                config.lora,
+                seed=config.training.seed,
+                has_weights=self.model is not None or config.training.model not in BUILT_IN,
+            )
+            built.model.to(choose_device(config.resources.device))
+        with _naming_what_cannot_be_trained(built.model):
+            trainer = Trainer(
+                built.model,
+                batches,
+                config.training,
+                clock=clock,
+                loss_fn=self.loss_fn or built.loss_fn or next_token_loss,
+            )
+        about = describe_work(
+            built.model, trainer.fragments, config.training, config.lora, vocabulary,
+            folder=folder, is_handed_over=self.model is not None,
+        )  # fmt: skip
+        return Prepared(trainer, about)
 
-    def _batches(self, config: SwarmNodeConfig) -> tuple[Batches, int]:
-        """What to train on, and the vocabulary that the built-in model needs for it."""
+    def _build(self, config: SwarmNodeConfig, vocab_size: int) -> BuiltModel:
+        if self.model is not None:
+            return BuiltModel(self.model)
+        return build_model(config.training, vocab_size)
+
+    def _batches(
+        self, config: SwarmNodeConfig, folder: HfFolder | None
+    ) -> tuple[Batches, Vocabulary]:
+        """What to train on, and the vocabulary that the model needs for it."""
         training = config.training
         if isinstance(self.data, Path) or self.data is None:
             path = self.data or config.data.path
-            corpus = load_corpus(path, max_bytes=config.data.max_bytes)
+            text = None if folder is None else folder.vocabulary
+            corpus = load_corpus(
+                path,
+                max_bytes=config.data.max_bytes,
+                tokenizer=None if text is None else FileTokenizer(text),
+            )
         elif isinstance(self.data, Tensor):
-            corpus = Corpus(FlatTokens(self.data), "tokens handed in")
+            size = _count_vocabulary(
+                self.data, config, folder, is_handed_over=self.model is not None
+            )
+            corpus = Corpus(FlatTokens(self.data), "tokens handed in", size, tokenizer="")
         elif not hasattr(self.data, "train"):
             raise ConfigError(
                 f"data of type {type(self.data).__name__} is neither a path, a tensor of integers "
                 "nor an object that makes batches"
             )
         else:
-            return self.data, BYTE_VOCABULARY
+            return self.data, Vocabulary()
         sampler: WindowSampler = corpus.sampler(
             context=training.context, batch_size=training.batch_size, seed=training.seed
         )
         doing = "training" if config.run.training else "measuring the held-out loss"
         logger.info("%s on %s: %d tokens", doing, corpus.source, corpus.tokens.num_tokens)
-        return sampler, corpus.vocab_size
+        return sampler, Vocabulary(corpus.vocab_size, corpus.tokenizer, corpus.vocabulary)
 
 
 def make_genesis(
@@ -138,10 +181,39 @@ def describe_differences(own: Rules, swarm: Rules) -> list[str]:
     ]
 
 
+def _count_vocabulary(
+    tokens: Tensor, config: SwarmNodeConfig, folder: HfFolder | None, *, is_handed_over: bool
+) -> int:
+    """Tokens that a model must know for ids that were handed in.
+
+    It does not follow from the ids, since other nodes may have others: built-in models and
+    factories get that of bytes.
+    """
+    highest = int(tokens.max()) + 1 if tokens.numel() else 0
+    if folder is not None:
+        return highest
+    if highest > BYTE_VOCABULARY and config.training.model in BUILT_IN and not is_handed_over:
+        raise ConfigError(
+            f"tokens up to {highest - 1} were handed in, and the built-in model knows "
+            f"{BYTE_VOCABULARY} then: hand a model over too, or prepare token shards"
+        )
+    return BYTE_VOCABULARY
+
+
+@contextmanager
+def _naming_what_cannot_be_trained(model: nn.Module) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(f"cannot train {type(model).__name__}: {error}") from error
+
+
 @contextmanager
 def _naming_what_does_not_fit() -> Iterator[None]:
     try:
         yield
+    except NotImplementedError as error:  # torch's, of parameters without values
+        raise ConfigError(f"the model cannot be put on the device: {error}") from error
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(f"{type(error).__name__}: {error}"):
             raise
@@ -161,23 +233,3 @@ def choose_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"device not to be used: {name!r} (auto, cpu, cuda, cuda:0)") from error
     return device
-
-
-def _build_model(config: SwarmNodeConfig, vocab_size: int) -> nn.Module:
-    training = config.training
-    if training.model == "rwkv7":
-        shape = Rwkv7Config(
-            dim=training.dim,
-            num_layers=training.num_layers,
-            head_size=training.dim // training.heads,
-            vocab_size=vocab_size,
-        )
-        return Rwkv7(shape, seed=training.seed)
-    dimensions = TransformerConfig(
-        dim=training.dim,
-        num_layers=training.num_layers,
-        num_heads=training.heads,
-        context=training.context,
-        vocab_size=vocab_size,
-    )
-    return Transformer(dimensions, seed=training.seed)

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -96,6 +97,7 @@ class Swarm:
         width: int = 64,
         is_model_built_in: bool = False,
         data: Callable[[str], Batches | None] = _none,
+        make_workload: Callable[[int], Workload] | None = None,
         **settings: dict[str, Any],
     ) -> None:
         """Start empty.
@@ -107,6 +109,7 @@ class Swarm:
             width: Of the model; a contribution has about 24 bytes for each.
             is_model_built_in: Train the model of the settings instead of the tiny one.
             data: What a member of a name trains on; None for the tiny text.
+            make_workload: Makes what each member trains instead, from its model's seed.
             settings: Sections to change, as `rounds={"settle_s": 0.1}`.
         """
         self.network = MemoryNetwork(seed)
@@ -119,6 +122,7 @@ class Swarm:
         self._is_model_built_in = is_model_built_in
         usual = {**SETTINGS, "rounds": {**SETTINGS["rounds"], "min_grace_s": _grace_s(step_s)}}
         self._data = data
+        self._make_workload = make_workload
         self._settings = {
             name: {**usual.get(name, {}), **settings.get(name, {})}
             for name in {**usual, **settings}
@@ -260,8 +264,8 @@ class Swarm:
             tamper=tamper,
             clock=clock or SystemClock(),
         )
-        tiny = None if self._is_model_built_in else TinyModel(model_seed, width=self._width)
-        workload = Workload(tiny, self._data(name) or tiny_text())
+        make = self._make_workload or partial(self._make_tiny, name)
+        workload = make(model_seed)
         core = NodeCore(SwarmNodeConfig(**config), SwarmToken(bytes(32)), workload, surroundings)
         member = Member(
             name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s,
@@ -269,6 +273,10 @@ class Swarm:
         )  # fmt: skip
         self.members[name] = member
         return member
+
+    def _make_tiny(self, name: str, model_seed: int) -> Workload:
+        tiny = None if self._is_model_built_in else TinyModel(model_seed, width=self._width)
+        return Workload(tiny, self._data(name) or tiny_text())
 
     async def _start(self, member: Member) -> None:
         await member.core.start()

@@ -22,14 +22,20 @@ def next_token_loss(model: nn.Module, inputs_BT: Tensor, targets_BT: Tensor) -> 
 
     - `forward(inputs, targets)`: a second positional parameter without a default, or with a name
       that starts with "target". Its scalar result is the loss.
-    - `forward(inputs)`: returns logits [B, T, V]; the loss is their mean cross-entropy in nats.
+    - `forward(inputs)`: returns logits [B, T, V], or an object that has them as `logits`, as models
+      of Hugging Face do; the loss is their mean cross-entropy in nats. (Such models can make a
+      loss of their own, but of labels that are not shifted yet.)
 
     A two-parameter form may also return logits. For anything else give a `LossFunction`.
 
     Raises:
         ComputeError: the result is neither a scalar nor logits that fit the targets.
     """
-    result = model(inputs_BT, targets_BT) if takes_targets(model) else model(inputs_BT)
+    names = inspect.signature(model.forward).parameters
+    plain = {"use_cache": False} if "use_cache" in names else {}  # a cache is for generation
+    inputs = (inputs_BT, targets_BT) if takes_targets(model) else (inputs_BT,)
+    result = model(*inputs, **plain)
+    result = getattr(result, "logits", result)
     if isinstance(result, Tensor):
         if result.dim() == 0:
             return result

@@ -209,7 +209,7 @@ class Trainer:
             num_batches: How many batches to take the mean of.
             share: Whose part of the held-out data; None, and data that knows no shares, for all.
         """
-        held = self.local() if flats is not None else ()
+        held = self.fragments.copies() if flats is not None else ()
         try:
             if flats is not None:
                 self.load(flats)
@@ -217,17 +217,20 @@ class Trainer:
                 losses = [self._held_out_loss(i, num_batches, share) for i in range(num_batches)]
         finally:
             if flats is not None:
-                self.load(held)
+                self.fragments.put_back(held)
         return math.fsum(losses) / num_batches
 
     def inner_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Optimiser, buffers, counters and place in the data: tensor copies and JSON values.
 
-        The parameters are not part of it: `local`.
+        The parameters are not part of it: `local`; but those in float64 are, as the float32 of
+        `local` does not hold all of them.
         """
         tensors = {f"adamw.{name}": value for name, value in self._optimizer.tensors().items()}
         for name, buffer in self._persistent_buffers().items():
             tensors[f"buffer.{name}"] = buffer.detach().cpu().clone()
+        for name, parameter in self._finer_parameters():
+            tensors[f"parameter.{name}"] = parameter.detach().cpu().clone()
         return tensors, {
             "position": self._position,
             "share": None if self._share is None else asdict(self._share),
@@ -257,6 +260,10 @@ class Trainer:
         self._optimizer.load(_under("adamw.", tensors))
         for name, buffer in buffers.items():
             buffer.copy_(given[name])
+        exact = _under("parameter.", tensors)
+        for name, parameter in self._finer_parameters():
+            if name in exact:
+                parameter.copy_(exact[name])
 
     def _read(self) -> Batch:
         share = self._share
@@ -267,8 +274,17 @@ class Trainer:
 
     def _differentiate(self, loss: Tensor) -> bool:
         self._optimizer.zero_grad()
+        if not loss.requires_grad:
+            raise ComputeError("the loss does not depend on any parameter that is trained")
         loss.backward()  # type: ignore[no-untyped-call]
+        self._make_dense()
         return math.isfinite(self._optimizer.clip())
+
+    def _make_dense(self) -> None:
+        """Gradients of sparse embeddings as plain tensors: clipping and AdamW know no others."""
+        for _, parameter in self.fragments.parameters:
+            if parameter.grad is not None and parameter.grad.layout != torch.strided:
+                parameter.grad = parameter.grad.to_dense()
 
     def _count(self, loss: float, tokens: int, is_usable: bool) -> int:
         if is_usable:
@@ -301,6 +317,11 @@ class Trainer:
     def _persistent_buffers(self) -> dict[str, Tensor]:
         kept = self._model.state_dict(keep_vars=True)
         return {name: buffer for name, buffer in self._model.named_buffers() if name in kept}
+
+    def _finer_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        for name, parameter in self.fragments.parameters:
+            if parameter.dtype == torch.float64:
+                yield name, parameter
 
     def _load_counters(self, counters: Mapping[str, Any]) -> None:
         progress, total = Progress(**counters["progress"]), Progress(**counters["total"])

@@ -118,7 +118,7 @@ async def test_checkpoints_on_a_read_only_disk_of_their_own_are_read(disk: Path,
     open_home(config, clock=SystemClock()).close()
     assert mount("-o", "remount,ro", str(disk)).returncode == 0
     home = open_home(config, clock=SystemClock())
-    assert home.load_latest(bytes(32)) is None
+    assert home.load_latest(bytes(32), b"") is None
     home.close()
 
 

@@ -22,13 +22,14 @@ def _no_settings_around(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["node"], ["tracker"], ["status"], ["token"], ["demo"], ["doctor"], ["data"]]
+    "command",
+    ["", "node", "tracker", "status", "token", "demo", "doctor", "data", "export", "generate"],
 )
-def test_help_imports_nothing_heavy(command: list[str]):
+def test_help_imports_nothing_heavy(command: str):
     code = (
         "import sys\n"
         "from neuroswarm.cli.main import run\n"
-        f"code = run({[*command, '--help']!r})\n"
+        f"code = run({[*command.split(), '--help']!r})\n"
         f"heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
         "sys.exit(code or (repr(heavy) if heavy else 0))\n"
     )
@@ -57,6 +58,7 @@ def test_status_and_token_need_no_torch():
         (["node", "--rounds"], 2, "--rounds"),
         (["node", "--port", "70000"], 78, "network.port: 70000"),
         (["node", "--set", "diloco.inner_stps=3"], 78, "did you mean 'diloco.inner_steps'?"),
+        (["node", "--model", "rwkv"], 78, "did you mean 'rwkv7'?, set by --model"),
         (["node", "--config", "/nowhere.toml"], 78, "cannot read /nowhere.toml"),
         (["node", "--host", "192.0.2.1"], 78, "cannot listen on 192.0.2.1"),
         ([*NODE, "--token", "secret"], 77, "malformed swarm token"),

@@ -170,8 +170,11 @@ def test_unknown_setting_without_a_near_one_names_the_sections():
         ({"training": {"num_heads": 3}}, "training: dim 128 is no multiple of 2 x num_heads 3"),
         (
             {"training": {"model": "rwkv"}},
-            "training.model: 'rwkv' (must be 'transformer' or 'rwkv7')",
+            "training.model: 'rwkv' names no model (transformer, rwkv7, hf:FOLDER or module:fact",
         ),
+        ({"training": {"model": "hf:"}}, "training.model: 'hf:' names no model"),
+        ({"training": {"model": "a b:c"}}, "training.model: 'a b:c' names no model"),
+        ({"training": {"model": "module"}}, "training.model: 'module' names no model"),
         (
             {"training": {"model": "rwkv7", "dim": 96}},
             "training: dim 96 is no multiple of 64, the width of a head in rwkv7 (or set num",
@@ -297,3 +300,9 @@ def test_heads_follow_the_model_unless_set(given: dict[str, Any], heads: int):
 
 def _is_section(value: object) -> bool:
     return isinstance(value, Section)
+
+
+@pytest.mark.parametrize("model", ["hf:some/folder", "package.module:factory", "m:Class.make"])
+def test_models_of_others_may_be_named_and_have_no_heads_to_check(model: str):
+    config = SwarmNodeConfig(training={"model": model, "dim": 100})
+    assert config.training.model == model

@@ -117,6 +117,54 @@ def test_what_cannot_be_trained_is_refused(model: nn.Module, reason: str):
         Fragments(model)
 
 
+def test_what_has_no_elements_is_left_out():
+    model = nn.ModuleDict({"a": nn.Linear(2, 2), "none": nn.Module(), "b": nn.Linear(2, 2)})
+    model["none"].weight = nn.Parameter(torch.empty(0, 3))
+    model["b"].more = nn.Parameter(torch.empty(0))
+    fragments = Fragments(model)
+    assert (fragments.names, fragments.sizes) == (("a", "b"), (6, 6))
+    fragments.load_all(fragments.flatten_all())
+
+
+def test_copies_keep_every_bit_of_every_dtype():
+    model = nn.Linear(3, 3, dtype=torch.float64)
+    fragments = Fragments(model)
+    before = model.weight.detach().clone()
+    copies = fragments.copies()
+    fragments.load_all(fragments.flatten_all())  # rounded to float32
+    assert not torch.equal(model.weight, before)
+    fragments.put_back(copies)
+    assert torch.equal(model.weight, before)
+
+
+class Two(nn.Module):
+    """Two parameters that are given."""
+
+    def __init__(self, first: torch.Tensor, second: torch.Tensor) -> None:
+        super().__init__()
+        self.first, self.second = nn.Parameter(first), nn.Parameter(second)
+
+
+def test_two_objects_on_one_memory_are_refused_and_neighbours_are_not():
+    whole = torch.randn(4, 4)
+    for other in (whole, whole.t(), whole[2:]):
+        with pytest.raises(ValueError, match="two objects on one memory: tie them by using one"):
+            Fragments(Two(whole, other))
+    assert Fragments(Two(whole[:2], whole[2:])).sizes == (16,)
+    with pytest.raises(ValueError, match="expanded parameter: first"):
+        Fragments(Two(torch.zeros(1).expand(5), whole))
+
+
+def test_what_peers_would_refuse_is_refused():
+    with pytest.raises(ValueError, match=r"model of 1025 fragments \(limit 1024\)"):
+        Fragments(nn.Sequential(*(nn.Linear(1, 1) for _ in range(1025))))
+    long = nn.ModuleDict({"n" * 300: nn.Linear(1, 1)})
+    with pytest.raises(ValueError, match="fragment with a name of 300 characters"):
+        Fragments(long)
+    with pytest.raises(ValueError, match="parameter without values of its own: weight"):
+        Fragments(nn.Linear(2, 2, device="meta"))
+
+
 def test_nothing_is_written_when_one_shape_is_wrong():
     fragments = Fragments(Nested())
     before = fragments.flatten_all()

@@ -1,5 +1,6 @@
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -449,3 +450,65 @@ def test_a_model_that_returns_something_else_is_refused(result: object):
 
     with pytest.raises(ComputeError, match="loss_fn"):
         next_token_loss(Odd(), *batches().train(0))
+
+
+class Double(nn.Module):
+    """Learns in float64, and from a sparse embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.embedding = nn.Embedding(256, 8, sparse=True, dtype=torch.float64)
+        self.head = nn.Linear(8, 256, dtype=torch.float64)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        result: Tensor = self.head(self.embedding(inputs))
+        return result
+
+
+def test_float64_and_sparse_gradients_go_on_bit_for_bit():
+    first, second = trainer(Double()), trainer(Double())
+    for _ in range(4):
+        first.step()
+    assert first.num_dropped == 0
+    second.load(first.local())
+    second.load_inner_state(*first.inner_state())
+    assert equal(first, second)
+    before = first.fragments.copies()
+    outer = tuple(torch.zeros_like(flat) for flat in first.local())
+    assert first.evaluate(outer, 1) == pytest.approx(math.log(256), abs=1e-3)
+    assert all(map(torch.equal, before, first.fragments.copies()))
+    for _ in range(3):
+        assert first.step().loss == second.step().loss
+    assert all(map(torch.equal, first.fragments.copies(), second.fragments.copies()))
+
+
+def test_a_loss_that_nothing_trained_has_a_part_in_is_named():
+    def constant(_model: nn.Module, inputs: Tensor, _targets: Tensor) -> Tensor:
+        return inputs.float().mean()
+
+    stuck = Trainer(Transformer(SHAPE), batches(), CONFIG, clock=SystemClock(), loss_fn=constant)
+    with pytest.raises(ComputeError, match="does not depend on any parameter"):
+        stuck.step()
+
+
+class WithCache(nn.Module):
+    """Returns an object with logits, as models of Hugging Face do, and counts its caches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(256, 256)
+        self.caches = 0
+
+    def forward(self, input_ids: Tensor, cache: object = None, use_cache: bool = True) -> object:
+        self.caches += use_cache
+        return SimpleNamespace(logits=self.table(input_ids), loss=None)
+
+
+def test_an_object_with_logits_gives_their_loss_and_no_cache_is_made():
+    model = WithCache()
+    tokens = torch.arange(12).view(2, 6)
+    loss = next_token_loss(model, tokens, tokens + 1)
+    expected = F.cross_entropy(model.table(tokens).flatten(0, 1), (tokens + 1).flatten())
+    assert torch.equal(loss, expected)
+    assert model.caches == 0

@@ -1,0 +1,1 @@
+"""Trained states as files that other programs read."""

@@ -1,0 +1,1 @@
+"""Text from trained states and exported models."""
