@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Collection
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,7 +33,6 @@ from neuroswarm.testing.member import (
 )
 from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.tiny_workload import TinyModel, tiny_text
-from neuroswarm.training.trainer import Batches
 
 INNER_STEPS = 4
 DEADLINE_S = 40.0
@@ -78,10 +76,6 @@ def _grace_s(step_s: float) -> float:
     return max(MIN_GRACE_S, GRACE_STEPS * step_s)
 
 
-def _none(_name: str) -> None:
-    return None
-
-
 class Swarm:
     """Nodes on one in-memory network; everything is stopped on leaving it.
 
@@ -96,8 +90,7 @@ class Swarm:
         step_s: float = 0.0,
         width: int = 64,
         is_model_built_in: bool = False,
-        data: Callable[[str], Batches | None] = _none,
-        make_workload: Callable[[int], Workload] | None = None,
+        make_workload: Callable[[str, int], Workload] | None = None,
         **settings: dict[str, Any],
     ) -> None:
         """Start empty.
@@ -108,8 +101,7 @@ class Swarm:
             step_s: Least time of an inner step, seconds: longer rounds at no cost.
             width: Of the model; a contribution has about 24 bytes for each.
             is_model_built_in: Train the model of the settings instead of the tiny one.
-            data: What a member of a name trains on; None for the tiny text.
-            make_workload: Makes what each member trains instead, from its model's seed.
+            make_workload: Makes what each member trains instead, from its name and model seed.
             settings: Sections to change, as `rounds={"settle_s": 0.1}`.
         """
         self.network = MemoryNetwork(seed)
@@ -121,8 +113,7 @@ class Swarm:
         self._width = width
         self._is_model_built_in = is_model_built_in
         usual = {**SETTINGS, "rounds": {**SETTINGS["rounds"], "min_grace_s": _grace_s(step_s)}}
-        self._data = data
-        self._make_workload = make_workload
+        self._make_workload = make_workload or self._make_tiny
         self._settings = {
             name: {**usual.get(name, {}), **settings.get(name, {})}
             for name in {**usual, **settings}
@@ -264,8 +255,7 @@ class Swarm:
             tamper=tamper,
             clock=clock or SystemClock(),
         )
-        make = self._make_workload or partial(self._make_tiny, name)
-        workload = make(model_seed)
+        workload = self._make_workload(name, model_seed)
         core = NodeCore(SwarmNodeConfig(**config), SwarmToken(bytes(32)), workload, surroundings)
         member = Member(
             name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s,
@@ -274,9 +264,9 @@ class Swarm:
         self.members[name] = member
         return member
 
-    def _make_tiny(self, name: str, model_seed: int) -> Workload:
+    def _make_tiny(self, _name: str, model_seed: int) -> Workload:
         tiny = None if self._is_model_built_in else TinyModel(model_seed, width=self._width)
-        return Workload(tiny, self._data(name) or tiny_text())
+        return Workload(tiny, tiny_text())
 
     async def _start(self, member: Member) -> None:
         await member.core.start()

@@ -118,7 +118,7 @@ async def test_three_nodes_send_adapters_only_and_leave_the_base_as_it_was(tmp_p
     original = load_gpt2(base)
     async with Swarm(
         tmp_path,
-        make_workload=lambda _: Workload(data=tiny_text()),
+        make_workload=lambda *_: Workload(data=tiny_text()),
         training={**SETTINGS["training"], "model": f"hf:{base}"},
         lora=LORA,
         heartbeat={"interval_s": 1.0},
@@ -189,7 +189,7 @@ async def test_nodes_on_another_base_are_another_swarm_and_another_checkpoint(tm
 
 @pytest.mark.slow
 async def test_nodes_that_are_handed_models_of_peft_train_their_adapters(tmp_path: Path):
-    def workload(_seed: int) -> Workload:
+    def workload(_name: str, _seed: int) -> Workload:
         config = peft.LoraConfig(r=4, target_modules=["hidden"])
         return Workload(peft.get_peft_model(TinyModel(), config), tiny_text())
 

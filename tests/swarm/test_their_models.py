@@ -17,7 +17,7 @@ from neuroswarm.testing.tiny_workload import VOCABULARY, TinyModel, tiny_text
 ROUNDS = 3
 
 
-async def train_together(folder: Path, make: Callable[[int], Workload]) -> list[Member]:
+async def train_together(folder: Path, make: Callable[[str, int], Workload]) -> list[Member]:
     """Two nodes train for some rounds and agree in all of them; returns them, stopped."""
     async with Swarm(folder, make_workload=make) as swarm:
         members = await swarm.found("anna", "bert")
@@ -63,7 +63,7 @@ class Odd(nn.Module):
 
 async def test_parameters_of_every_kind(tmp_path: Path):
     torch.manual_seed(0)
-    anna, bert = await train_together(tmp_path, lambda _: Workload(Odd(), tiny_text()))
+    anna, bert = await train_together(tmp_path, lambda *_: Workload(Odd(), tiny_text()))
     for member in (anna, bert):
         model = member.parts.trainer._model
         assert isinstance(model, Odd)
@@ -95,7 +95,7 @@ def classification_loss(model: nn.Module, pictures: Tensor, labels: Tensor) -> T
 
 
 async def test_an_image_classifier_with_local_batch_norm(tmp_path: Path):
-    def make(_seed: int) -> Workload:
+    def make(_name: str, _seed: int) -> Workload:
         torch.manual_seed(0)
         layers = (
             nn.Conv2d(1, 4, 3),
@@ -119,7 +119,7 @@ async def test_an_image_classifier_with_local_batch_norm(tmp_path: Path):
 async def test_nodes_with_other_frozen_weights_do_not_mix(tmp_path: Path):
     frozen_by: dict[int, float] = {0: 0.5, 1: 0.25}
 
-    def make(seed: int) -> Workload:
+    def make(_name: str, seed: int) -> Workload:
         model = TinyModel(7)
         model.hidden.requires_grad_(False)
         nn.init.constant_(model.hidden.bias, frozen_by[seed])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import struct
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from torch import Tensor
 from neuroswarm.data.sampler import Batch, WindowSampler
 from neuroswarm.data.share import Share
 from neuroswarm.data.tokens import FlatTokens
+from neuroswarm.node.workload import Workload
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.swarm import SETTINGS, Swarm
-from neuroswarm.testing.tiny_workload import tiny_text
+from neuroswarm.testing.tiny_workload import TinyModel, tiny_text
 
 NAMES = ("anna", "bert", "carl")
 
@@ -71,6 +72,10 @@ class NotedBatches:
         return batch
 
 
+def noting(notes: dict[str, NotedBatches]) -> Callable[[str, int], Workload]:
+    return lambda name, seed: Workload(TinyModel(seed), notes.get(name) or tiny_text())
+
+
 def rounds_read(notes: dict[str, NotedBatches]) -> dict[int, list[Share]]:
     """Shares of the rounds in which all three were members and read something."""
     shares = defaultdict(list)
@@ -89,7 +94,7 @@ def swarm_loss(member: Member) -> dict[str, Any]:
 @pytest.mark.slow
 async def test_three_nodes_train_on_disjoint_windows_and_report_one_held_out_loss(tmp_path: Path):
     notes = {name: NotedBatches() for name in NAMES}
-    async with Swarm(tmp_path, data=notes.get, step_s=0.01) as swarm:
+    async with Swarm(tmp_path, make_workload=noting(notes), step_s=0.01) as swarm:
         members = await swarm.found(*NAMES)
         await swarm.until(lambda: len(rounds_read(notes)) >= 4, what="four rounds of all three")
         shown: defaultdict[int, dict[str, float]] = defaultdict(dict)
@@ -150,7 +155,7 @@ def check_evaluating(notes: dict[str, NotedBatches]) -> None:
 @pytest.mark.slow
 async def test_a_node_alone_and_one_that_joins_it_read_different_windows(tmp_path: Path):
     notes = {name: NotedBatches() for name in NAMES[:2]}
-    async with Swarm(tmp_path, data=notes.get, step_s=0.01) as swarm:
+    async with Swarm(tmp_path, make_workload=noting(notes), step_s=0.01) as swarm:
         (anna,) = await swarm.start("anna")
         await swarm.until_round(3)
         await swarm.until(lambda: swarm_loss(anna).get("num_nodes") == 1, what="its own loss")
