@@ -26,7 +26,9 @@ from neuroswarm.hardware.memory import is_out_of_memory
 from neuroswarm.models.rwkv7 import Rwkv7
 from neuroswarm.models.rwkv7_shape import Rwkv7Config
 from neuroswarm.models.transformer import Transformer, TransformerConfig
+from neuroswarm.training.loop_model import LoopModel
 from neuroswarm.training.loss import next_token_loss
+from neuroswarm.training.trained_model import TrainedModel
 from neuroswarm.training.trainer import Batches, Trainer
 from neuroswarm.values import NodeId
 
@@ -45,6 +47,17 @@ class Workload:
     """Text file or folder, token ids [num_tokens], or an object that makes batches.
     None: `data.path`, or this Python's standard library."""
     loss_fn: LossFunction = next_token_loss
+    has_own_loop: bool = False
+    """Whether a loop outside of the node trains `model`, where it is, on data of its own."""
+
+    def make_trained_model(
+        self, config: SwarmNodeConfig, node_id: NodeId, clock: Clock
+    ) -> TrainedModel:
+        """What the swarm is to see of it; see `make_trainer`."""
+        if self.has_own_loop:
+            assert self.model is not None, "the factory sees to it"
+            return LoopModel(self.model)
+        return self.make_trainer(config, node_id, clock)
 
     def make_trainer(self, config: SwarmNodeConfig, node_id: NodeId, clock: Clock) -> Trainer:
         """Build model and data and put them together. Blocks; takes seconds for large texts.
@@ -92,7 +105,7 @@ class Workload:
 
 
 def make_genesis(
-    config: SwarmNodeConfig, trainer: Trainer, params: tuple[Tensor, ...]
+    config: SwarmNodeConfig, trainer: TrainedModel, params: tuple[Tensor, ...]
 ) -> OuterState:
     """The outer state of round 0 of a new swarm with this node's rules and parameters."""
     fragments = trainer.fragments
