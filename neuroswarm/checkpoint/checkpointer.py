@@ -238,7 +238,8 @@ class Checkpointer(Service):
     async def _write_inner(self, reason: str) -> CheckpointError | None:
         try:
             snapshot = await self._subject.snapshot()
-        except (MemoryError, RuntimeError, ComputeError) as cause:  # no memory, no moment
+        except (MemoryError, RuntimeError, ComputeError, CheckpointError) as cause:
+            # torch has no memory for the copy, or a loop outside gives no moment for it
             error = CheckpointError(f"cannot take a snapshot: {cause}")
             self._complaint.failed(error, self._clock.monotonic())
             return error

@@ -97,9 +97,12 @@ class OwnLoop:
             self._is_checked = True
             self._model.check_state()
         if is_running:
-            self._let_the_node()
-        else:
-            self._say_alone()
+            self._take_part()
+        self._compute.serve()
+        while is_running and self._is_held():
+            time.sleep(REST_S)
+            self._compute.serve()
+        self._say_alone()
         return result
 
     @contextmanager
@@ -114,19 +117,18 @@ class OwnLoop:
         with self._compute.lent():
             yield
 
-    def _let_the_node(self) -> None:
+    def _take_part(self) -> None:
         if not self._core.is_training:
             # A loop that was closed meanwhile: the node has stopped, on another thread.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._core.begin_training)
         self._replica.note_step()
-        self._compute.serve()
-        while self._replica.solo.is_held() and self._core.state is State.RUNNING:
-            time.sleep(REST_S)
-            self._compute.serve()
+
+    def _is_held(self) -> bool:
+        return self._replica.solo.is_held() and self._core.state is State.RUNNING
 
     def _say_alone(self) -> None:
-        if self._is_told or self._core.state in (State.STOPPING, State.STOPPED):
+        if self._is_told or self._core.fault is None:
             return
         self._is_told = True
         logger.error("node failed; the training loop goes on alone", exc_info=self._core.fault)

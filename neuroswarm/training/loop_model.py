@@ -95,11 +95,12 @@ class LoopModel(TrainedModel):
             self.last_loss = known
 
     def inner_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The optimiser's state, buffers and counters; see `TrainedModel`."""
-        if self._optimizer is not None:
-            tensors, document = put_down(self._optimizer, self._names)
-        else:
-            tensors, document = self._kept or ({}, None)  # type: ignore[assignment]
+        """The optimiser's state, buffers and counters; see `TrainedModel`.
+
+        Raises:
+            CheckpointError: the optimiser's state has become such that none can hold it.
+        """
+        tensors, document = self._put_down()
         named = {f"{_OPTIMIZER}{name}": tensor for name, tensor in tensors.items()}
         return named | self._buffers(), {
             "optimizer": document,
@@ -122,6 +123,15 @@ class LoopModel(TrainedModel):
             ) from error
         self.progress, self.total = progress, total
         self._kept = None if document is None else (under(_OPTIMIZER, tensors), document)
+
+    def _put_down(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any] | None]:
+        """The optimiser's part of a checkpoint, or what the last one held of it."""
+        if self._optimizer is None:
+            return self._kept or ({}, None)
+        try:
+            return put_down(self._optimizer, self._names)
+        except ConfigError as error:
+            raise CheckpointError(str(error)) from error
 
     def _measure(self, num_batches: int) -> float:
         return math.nan if self._evaluate is None else float(self._evaluate(self._model))
