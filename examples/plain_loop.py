@@ -54,7 +54,7 @@ def main() -> None:
     config = SwarmNodeConfig(
         network={"name": "plain-loop", "grpc_port": 0},
         heartbeat={"interval_s": 1.0, "port": 0},
-        diloco={"inner_steps": 50, "inner_steps_min": 10},
+        diloco={"inner_steps": 20, "inner_steps_min": 10},
         state_dir=arguments.state_dir,
     )
     model = make_model()

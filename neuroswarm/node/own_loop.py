@@ -58,13 +58,22 @@ class OwnLoop:
         return self._model.total.steps
 
     def attach(self, optimizer: torch.optim.Optimizer, evaluate: Evaluate | None) -> None:
-        """Take the model for the loop; see `LoopModel.attach` for errors."""
+        """Take the model for the loop.
+
+        Raises:
+            LifecycleError: the node does not run, or has an optimiser already.
+            ConfigError, CheckpointError: as `LoopModel.attach`; the node has the model again.
+        """
         if self._core.state is not State.RUNNING:
             raise LifecycleError(f"node: {self._core.state.name.lower()} (start it first)")
         if self._model.is_attached:
-            self._model.attach(optimizer, evaluate)  # raises
+            raise LifecycleError("node: it has an optimiser already (one for each node)")
         self._compute.take()
-        is_restored = self._model.attach(optimizer, evaluate)
+        try:
+            is_restored = self._model.attach(optimizer, evaluate)
+        except BaseException:
+            self._compute.give_back()
+            raise
         logger.info(
             "%s takes the inner steps, %d so far; its state is %s",
             type(optimizer).__name__,

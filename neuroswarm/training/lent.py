@@ -46,8 +46,8 @@ class LentThread(ComputeThread):
     keyboard does not tear one apart, and autocast, streams and thread settings of the loop do
     not reach them.
 
-    Threads: `take`, `serve`, `lent` and `stepping` belong to the loop; the rest as in
-    `ComputeThread`.
+    Threads: `take`, `give_back`, `stepping`, `count_step`, `serve` and `lent` belong to the loop;
+    the rest as in `ComputeThread`.
     """
 
     stands_back = False  # the loop waits for its jobs
@@ -84,6 +84,10 @@ class LentThread(ComputeThread):
         self._loop_thread = threading.get_ident()
         self._seen_at = self._clock.monotonic()
         self._take_back()
+
+    def give_back(self) -> None:
+        """The loop does without the model after all."""
+        self._lend()
 
     @contextmanager
     def stepping(self, *, writes: bool = True) -> Iterator[None]:

@@ -53,13 +53,11 @@ class LoopModel(TrainedModel):
             Whether there was such a state.
 
         Raises:
-            LifecycleError: there is one already.
             ConfigError: its parameters are not exactly the trainable ones, its state is such that
                 no checkpoint can hold it, or the checkpoint is of another optimiser.
             CheckpointError: the state in the checkpoint is malformed.
         """
-        if self._optimizer is not None:
-            raise LifecycleError("this node has an optimiser already (one for each node)")
+        assert not self.is_attached, "the caller sees to it"
         self._check_parameters(optimizer)
         describe(optimizer, self._names)
         is_restored = self._kept is not None

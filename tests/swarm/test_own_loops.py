@@ -96,6 +96,9 @@ def test_a_checkpoint_of_another_optimiser_is_refused_by_name(tmp_path: Path):
     try:
         with pytest.raises(ConfigError, match="holds the state of AdamW, not of SGD"):
             SwarmOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), node)
+        assert (
+            node.core.require_parts().compute.run_sync(lambda: "has the model") == "has the model"
+        )
         optimizer = SwarmOptimizer(adamw(model), node)  # nothing was lost by the mistake
         assert optimizer.num_steps == 2
         assert optimizer.state[next(model.parameters())]["step"] == 2
