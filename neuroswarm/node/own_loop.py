@@ -19,6 +19,7 @@ from neuroswarm.errors import ConfigError, LifecycleError
 from neuroswarm.node.core import NodeCore
 from neuroswarm.node.solo import REST_S
 from neuroswarm.service import State
+from neuroswarm.training.interrupts import Interrupts
 from neuroswarm.training.lent import LentThread
 from neuroswarm.training.loop_model import Evaluate, LoopModel
 
@@ -50,6 +51,7 @@ class OwnLoop:
         self._compute = parts.compute
         self._model = parts.trainer
         self._replica = parts.replica
+        self._interrupts = Interrupts()
         self._is_checked = self._is_told = False
 
     @property
@@ -84,6 +86,8 @@ class OwnLoop:
     def step(self, update: Callable[[], T], read: Callable[[T], tuple[float | None, int]]) -> T:
         """Take an inner step, and let the node have the model.
 
+        Ctrl-C and termination are put off until the update is whole and counted.
+
         A node that is alone has its round committed first, as when it takes the steps itself
         (`neuroswarm.node.solo`): for 10 s at most, and no network is involved.
 
@@ -98,10 +102,11 @@ class OwnLoop:
         is_running = self._core.state is State.RUNNING
         if self._compute.is_lent and is_running:
             raise LifecycleError("step() inside paused(): the model is the node's there")
-        with self._compute.stepping():
-            result = update()
-        self._model.count(*read(result))
-        self._compute.count_step()
+        with self._interrupts.held_back():
+            with self._compute.stepping():
+                result = update()
+            self._model.count(*read(result))
+            self._compute.count_step()
         if not self._is_checked:
             self._is_checked = True
             self._model.check_state()
@@ -117,7 +122,7 @@ class OwnLoop:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Inside an update: what only reads the parameters, such as a closure."""
-        with self._compute.stepping(writes=False):
+        with self._compute.stepping(writes=False), self._interrupts.allowed():
             yield
 
     @contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,11 +36,6 @@ class Example:
     process: subprocess.Popen[bytes]
     log: Path
     folder: Path
-
-    def find(self, pattern: str) -> str | None:
-        """The first group of the pattern in what it has said."""
-        found = re.search(pattern, self.log.read_text())
-        return found[1] if found else None
 
     def commits(self) -> list[dict[str, Any]]:
         """The commits in its event log; a line that is being written is left for later."""
@@ -73,6 +68,13 @@ def example(name: str, folder: Path, *arguments: str) -> Iterator[Example]:
         process.wait()
 
 
+def find_free_port() -> int:
+    """A TCP port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def have_used_each_other(examples: list[Example]) -> bool:
     """Whether each has used work of the other, and both know the digest of one round."""
     for one in examples:
@@ -89,23 +91,23 @@ def have_used_each_other(examples: list[Example]) -> bool:
 def test_two_processes_of_an_example_train_one_model(name: str, tmp_path: Path):
     if importlib.util.find_spec(NEEDS[name]) is None:
         pytest.skip(f"{NEEDS[name]} is not installed")
-    address = r"others join with --tracker http://\S+?:(\d+)"
-    with example(name, tmp_path / "one") as one:
-        wait_until(
-            lambda: bool(one.find(address)) or one.process.poll() is not None, within_s=DEADLINE_S
-        )
-        tracker = f"http://127.0.0.1:{one.find(address)}"
-        with example(name, tmp_path / "two", "--tracker", tracker) as two:
-            both = [one, two]
-            wait_until(lambda: have_used_each_other(both), within_s=DEADLINE_S, what=name)
-            for each in both:
-                each.process.send_signal(signal.SIGINT)
-            for each in both:
-                each.process.wait(timeout=DEADLINE_S)
-            logs = [{e["round"]: e["digest"] for e in each.commits()} for each in both]
-            shared = set.intersection(*map(set, logs))
-            assert shared
-            assert all(len({log[round_] for log in logs}) == 1 for round_ in shared)
-            for each in both:
-                assert "no last checkpoint" not in each.log.read_text()
-                assert "node failed" not in each.log.read_text()
+    port = str(find_free_port())  # known beforehand, so that both import torch at the same time
+    arguments = (("--port", port), ("--tracker", f"http://127.0.0.1:{port}"))
+    with (
+        example(name, tmp_path / "one", *arguments[0]) as one,
+        example(name, tmp_path / "two", *arguments[1]) as two,
+    ):
+        both = [one, two]
+        wait_until(lambda: have_used_each_other(both), within_s=DEADLINE_S, what=name)
+        for each in both:
+            each.process.send_signal(signal.SIGINT)
+        for each in both:
+            each.process.wait(timeout=DEADLINE_S)
+        logs = [{e["round"]: e["digest"] for e in each.commits()} for each in both]
+        shared = set.intersection(*map(set, logs))
+        assert shared
+        assert all(len({log[round_] for log in logs}) == 1 for round_ in shared)
+        for each in both:
+            assert "takes the inner steps, 0 so far" in each.log.read_text()
+            assert "no last checkpoint" not in each.log.read_text()
+            assert "node failed" not in each.log.read_text()
