@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from neuroswarm.identity.token import SwarmToken
     from neuroswarm.node.factory import create_swarm_node, create_swarm_node_with_p2p
     from neuroswarm.node.node import SwarmNode
+    from neuroswarm.node.swarm_optimizer import SwarmOptimizer
 
 __all__ = [
     "SwarmNode",
     "SwarmNodeConfig",
+    "SwarmOptimizer",
     "SwarmToken",
     "create_swarm_node",
     "create_swarm_node_with_p2p",
@@ -22,6 +24,7 @@ __all__ = [
 _HOMES = {
     "SwarmNode": "neuroswarm.node.node",
     "SwarmNodeConfig": "neuroswarm.config",
+    "SwarmOptimizer": "neuroswarm.node.swarm_optimizer",
     "SwarmToken": "neuroswarm.identity.token",
     "create_swarm_node": "neuroswarm.node.factory",
     "create_swarm_node_with_p2p": "neuroswarm.node.factory",

@@ -105,6 +105,14 @@ class Service(ABC):
         await asyncio.wait({self._runner})
         self._runner.result()
 
+    @property
+    def fault(self) -> BaseException | None:
+        """What made it fail, once it has released everything; else None."""
+        runner = self._runner
+        if runner is None or not runner.done() or runner.cancelled():
+            return None
+        return runner.exception()
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self

@@ -30,7 +30,7 @@ from neuroswarm.checkpoint.store import CheckpointStore, Recovered, comes_again
 from neuroswarm.clock import Clock
 from neuroswarm.config.sections import CheckpointConfig
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import CheckpointError
+from neuroswarm.errors import CheckpointError, ComputeError
 from neuroswarm.hardware.facts import MachineFacts
 from neuroswarm.service import Service
 
@@ -238,7 +238,8 @@ class Checkpointer(Service):
     async def _write_inner(self, reason: str) -> CheckpointError | None:
         try:
             snapshot = await self._subject.snapshot()
-        except (MemoryError, RuntimeError) as cause:  # torch has no memory for the copy
+        except (MemoryError, RuntimeError, ComputeError, CheckpointError) as cause:
+            # torch has no memory for the copy, or a loop outside gives no moment for it
             error = CheckpointError(f"cannot take a snapshot: {cause}")
             self._complaint.failed(error, self._clock.monotonic())
             return error

@@ -53,8 +53,10 @@ from neuroswarm.node.workload import Workload, describe_differences, make_genesi
 from neuroswarm.rounds.history import History
 from neuroswarm.service import Service, State
 from neuroswarm.training.compute import ComputeThread
+from neuroswarm.training.lent import LentThread
+from neuroswarm.training.loop_model import LoopModel
 from neuroswarm.training.threads import choose_num_threads
-from neuroswarm.training.trainer import Trainer
+from neuroswarm.training.trained_model import TrainedModel
 from neuroswarm.values import Endpoint, short
 from neuroswarm.web.server import WebServer
 
@@ -81,7 +83,7 @@ class Parts:
 
     home: Home
     compute: ComputeThread
-    trainer: Trainer
+    trainer: TrainedModel
     replica: Replica
     cohort: Cohort
     carriers: Carriers
@@ -135,7 +137,8 @@ class NodeCore(Service):
         if not self.is_training or self._parts is None or not self._parts.replica.has_state:
             return False
         is_expelled = self._parts.home.key.node_id in self._parts.replica.state.rules.expelled_ids
-        if is_expelled or self._parts.meter.is_silent:
+        is_elsewhere = self._parts.meter.is_silent or self._parts.compute.is_stalled
+        if is_expelled or is_elsewhere:
             return False
         round_ = self._parts.replica.state.round
         return not self._newcomer.follows(round_, self._parts.rounds.crowd)
@@ -220,6 +223,7 @@ class NodeCore(Service):
         parts.membership.heartbeat.announce_now()
         if not parts.home.key.is_new:
             self.vigil.listen()
+        stack.callback(parts.compute.leave)
         stack.callback(parts.membership.heartbeat.leave)  # first of all: nobody waits for this node
 
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
@@ -349,12 +353,13 @@ class NodeCore(Service):
             membership, rounds, recorder, reporter, web, checkpointer, meter,
         )  # fmt: skip
 
-    async def _make_replica(self, home: Home) -> tuple[ComputeThread, Trainer, Replica]:
+    async def _make_replica(self, home: Home) -> tuple[ComputeThread, TrainedModel, Replica]:
         config, clock = self.config, self._around.clock
         num_threads = choose_num_threads(config.resources.max_cpu_threads)
-        compute = ComputeThread(num_threads=num_threads, clock=clock)
         prepared = await asyncio.to_thread(self._workload.prepare, config, clock)
         trainer, self._about_model = prepared.trainer, prepared.about
+        kind = LentThread if isinstance(trainer, LoopModel) else ComputeThread
+        compute = kind(num_threads=num_threads, clock=clock)
         replica = Replica(
             compute, trainer, home.key.node_id,
             max_retained_states=config.rounds.max_retained_states,

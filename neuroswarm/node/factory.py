@@ -66,7 +66,8 @@ def create_swarm_node(
         model: Module to train; must be built alike at every peer. None: the built-in byte
             transformer of the configuration.
         data: Text file or folder, token ids (1-D integers), or an object that makes batches.
-            None: the configuration's, by default this Python's standard library.
+            None: the configuration's. Without any a `model` is trained by a loop of yours, through
+            `SwarmOptimizer`; the built-in one on this Python's standard library.
         loss_fn: (model, inputs [B, T], targets [B, T]) -> scalar loss in nats. None: the one that
             the model of the settings brings, or `next_token_loss`.
 
@@ -89,7 +90,9 @@ def create_swarm_node(
         },
     )
     token = SwarmToken.parse(node_token) if node_token else SwarmToken.OPEN
-    workload = Workload(model, Path(data) if isinstance(data, str) else data, loss_fn)
+    has_own_loop = model is not None and data is None and settings.data.path is None
+    data = Path(data) if isinstance(data, str) else data
+    workload = Workload(model, data, loss_fn, has_own_loop)
     return SwarmNode(settings, token, workload, Surroundings(hints=_hints(p2p_manager)))
 
 

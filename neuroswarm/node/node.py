@@ -14,9 +14,10 @@ from typing import Any, Self, TypeVar
 
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.config.sections import RunConfig
-from neuroswarm.errors import ClonedIdentity, LifecycleError
+from neuroswarm.errors import ClonedIdentity, ConfigError, LifecycleError
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.node.core import NodeCore, Surroundings
+from neuroswarm.node.own_loop import OwnLoop
 from neuroswarm.node.renaming import left_of, take_new_identity
 from neuroswarm.node.running import run_until
 from neuroswarm.node.workload import Workload
@@ -111,6 +112,7 @@ class SwarmNode:
         """Take one inner step; returns its loss, or None if training is off."""
         if not self.config.run.training:
             return None
+        self._require_own_steps()
         self._core.begin_training()
         parts = self._core.require_parts()
         while (report := await parts.compute.run(parts.replica.step)) is RESTED:
@@ -139,9 +141,15 @@ class SwarmNode:
             undo.pop_all()
 
     def stop(self) -> None:
-        """Leave the swarm, write a last checkpoint, release everything; safe to call twice."""
+        """Leave the swarm, write a last checkpoint, release everything; safe to call twice.
+
+        With a training loop of your own call it on the loop's thread: it waits for the loop's
+        next step elsewhere, 5 seconds at most, and without one writes no last checkpoint.
+        """
         if self._loop is None or self._loop.is_closed():
             return
+        if self._core.parts is not None:
+            self._core.parts.compute.leave()
         try:
             self._call(self._core.stop())
         finally:
@@ -158,6 +166,7 @@ class SwarmNode:
         """
         if not self.config.run.training:
             return None
+        self._require_own_steps()
         parts = self._core.require_parts()
         if self._loop_thread is None:
             raise LifecycleError(
@@ -173,6 +182,25 @@ class SwarmNode:
     def train(self, **limits: Any) -> str:
         """Like `run`, for callers without an event loop; blocks."""
         return self._call(self.run(**limits))
+
+    def take_loop(self) -> OwnLoop:
+        """Have a training loop of the caller's take the inner steps; `SwarmOptimizer` calls it.
+
+        Raises:
+            LifecycleError: the node is not started, or this is its event loop's thread, which a
+                training loop would block.
+            ConfigError: training is off, or the node has data to train on by itself.
+        """
+        if self._loop is None or self._core.parts is None:
+            raise LifecycleError("node: not started (call node.start() before SwarmOptimizer)")
+        if _running_loop() is self._loop:
+            raise LifecycleError(
+                "node: a training loop would block the event loop it runs on (give it a thread, "
+                "or use node.start() instead of `async with`)"
+            )
+        if not self.config.run.training:
+            raise ConfigError("training is off (enable_training=True turns it on)")
+        return OwnLoop(self._core, self._loop)
 
     async def _begin(self) -> None:
         self._core.begin_training()
@@ -193,6 +221,15 @@ class SwarmNode:
     def _require_training(self) -> None:
         if not self.config.run.training:
             raise LifecycleError("node: training is off (enable_training=True turns it on)")
+        self._require_own_steps()
+
+    def _require_own_steps(self) -> None:
+        _, _, workload, _ = self._made_of
+        if workload.has_own_loop:
+            raise LifecycleError(
+                "node: it has no data, so a loop of yours trains its model (SwarmOptimizer); to "
+                "have the node train it, give data= to create_swarm_node"
+            )
 
     # -- what callers ask, at any time -----------------------------------------------
 
@@ -239,3 +276,11 @@ class SwarmNode:
         """Tokens trained on, over all lives of the node."""
         parts = self._core.parts
         return 0 if parts is None else parts.trainer.total.tokens
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop of the calling thread, if one runs there."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -23,12 +24,12 @@ from neuroswarm.diloco.ledger import Ledger, Written
 from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.schedule import get_inner_steps
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import RoundError, SchemaMismatch
+from neuroswarm.errors import ComputeError, RoundError, SchemaMismatch
 from neuroswarm.models.fragments import Fragments
 from neuroswarm.node.solo import Solo
 from neuroswarm.training.compute import RESTED, ComputeThread, Rested
 from neuroswarm.training.threads import run_beside
-from neuroswarm.training.trainer import Progress, StepReport, Trainer
+from neuroswarm.training.trained_model import Progress, StepReport, TrainedModel
 from neuroswarm.values import NodeId
 from neuroswarm.wire.messages import Contribution, FragmentPayload
 
@@ -81,7 +82,7 @@ class Replica:
     def __init__(
         self,
         compute: ComputeThread,
-        trainer: Trainer,
+        trainer: TrainedModel,
         me: NodeId,
         *,
         max_retained_states: int,
@@ -215,13 +216,16 @@ class Replica:
             ComputeError: as `Trainer.step`.
         """
         report = self.solo.step()
-        if report is RESTED:
-            return report
+        if report is not RESTED:
+            self.note_step()
+        return report
+
+    def note_step(self) -> None:
+        """A step has ended, after which the model is as it will be published; on its thread."""
         began, self._step_ended_at = self._step_ended_at, self._clock.monotonic()
         is_slow = self._step_ended_at - began > SLOW_STEP_S and self.solo.hold_at is None
         is_ready = is_slow and self.inner_steps >= self.publishable_from
         self._ready = (self._trainer.local(), self._trainer.progress) if is_ready else None
-        return report
 
     async def draft(self) -> Draft:
         """Copy the local parameters and code the pseudo-gradient.
@@ -230,7 +234,8 @@ class Replica:
         slow.
 
         Raises:
-            RoundError: the parameters are such that they cannot be coded (not finite).
+            RoundError: the parameters are such that they cannot be coded (not finite), or a loop
+                outside of the node does not come to the end of its step.
         """
 
         def take() -> tuple[tuple[Tensor, ...], Progress]:
@@ -241,7 +246,10 @@ class Replica:
 
         ready, self._ready = self._ready, None
         if ready is None:
-            ready = await self._compute.run(take)
+            try:
+                ready = await self._compute.run_promptly(take)
+            except ComputeError as error:
+                raise RoundError(f"nothing to publish: {error}") from error
         else:
             self._published_ahead = ready[1]
             self._compute.queue(self._note_published_ahead)
@@ -362,7 +370,12 @@ class Replica:
         return Snapshot(outer, local, await asyncio.to_thread(books), inner)
 
     async def evaluate_state(self, state: OuterState, num_batches: int) -> float:
-        """Held-out loss of an outer state on this node's part of the text, nats per token."""
+        """Held-out loss of an outer state on this node's part of the text, nats per token.
+
+        NaN if nobody has said how to measure it.
+        """
+        if not self._trainer.can_evaluate:
+            return math.nan
         share = self._share(state)
         return await self._compute.run(self._trainer.evaluate, state.params, num_batches, share)
 

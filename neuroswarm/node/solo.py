@@ -11,12 +11,13 @@ import time
 
 from neuroswarm.clock import Clock
 from neuroswarm.training.compute import RESTED, Rested
-from neuroswarm.training.trainer import StepReport, Trainer
+from neuroswarm.training.trained_model import StepReport, TrainedModel
 
 MAX_HOLD_S = 10.0
 """Longest wait at the end of one round; then training goes on, whatever holds the round up."""
 
-_REST_S = 0.001
+REST_S = 0.001
+"""Between two looks whether it is over."""
 
 
 class Solo:
@@ -25,7 +26,7 @@ class Solo:
     Threads: the compute thread, but for `hold_at`, which any thread may set.
     """
 
-    def __init__(self, trainer: Trainer, clock: Clock) -> None:
+    def __init__(self, trainer: TrainedModel, clock: Clock) -> None:
         self.hold_at: int | None = None
         """Inner steps of a round after which to hold; None where there are peers."""
         self._trainer = trainer
@@ -54,12 +55,13 @@ class Solo:
         Raises:
             ComputeError: as `Trainer.step`.
         """
-        if self._is_held():
-            time.sleep(_REST_S)
+        if self.is_held():
+            time.sleep(REST_S)
             return RESTED
         return self._trainer.step()
 
-    def _is_held(self) -> bool:
+    def is_held(self) -> bool:
+        """Whether no further step is to be taken now; for at most `MAX_HOLD_S` in one round."""
         hold_at = self.hold_at
         if hold_at is None:
             return False

@@ -29,7 +29,9 @@ from neuroswarm.models.hugging_face import HfFolder
 from neuroswarm.node.about_model import AboutModel, Vocabulary, describe_work
 from neuroswarm.node.adapting import adapt
 from neuroswarm.node.model_building import BuiltModel, build_model, find_folder
+from neuroswarm.training.loop_model import LoopModel
 from neuroswarm.training.loss import LossFunction, next_token_loss
+from neuroswarm.training.trained_model import TrainedModel
 from neuroswarm.training.trainer import Batches, Trainer
 
 logger = logging.getLogger(__name__)
@@ -37,9 +39,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A trainer, and what to keep beside its states so that they can be read elsewhere."""
+    """What is trained, and what to keep beside its states so that they can be read elsewhere."""
 
-    trainer: Trainer
+    trainer: TrainedModel
     about: AboutModel
 
 
@@ -54,10 +56,14 @@ class Workload:
     None: `data.path`, or this Python's standard library."""
     loss_fn: LossFunction | None = None
     """None: the model's own, if it brings one, or else `next_token_loss`."""
+    has_own_loop: bool = False
+    """Whether a loop outside of the node trains `model`, where it is, on data of its own."""
 
     def make_trainer(self, config: SwarmNodeConfig, clock: Clock) -> Trainer:
-        """The trainer of `prepare`."""
-        return self.prepare(config, clock).trainer
+        """The trainer of `prepare`; not for a loop outside."""
+        trainer = self.prepare(config, clock).trainer
+        assert isinstance(trainer, Trainer), "a loop of one's own has no trainer"
+        return trainer
 
     def prepare(self, config: SwarmNodeConfig, clock: Clock) -> Prepared:
         """Build model and data and put them together. Blocks; takes seconds for large texts.
@@ -67,6 +73,8 @@ class Workload:
             ConfigError: the device is not there, the model cannot be made or trained, or the data
                 does not fit the settings.
         """
+        if self.has_own_loop:
+            return self._prepare_for_loop(config)
         folder = find_folder(config.training.model) if self.model is None else None
         batches, vocabulary = self._batches(config, folder)
         with _naming_what_does_not_fit():
@@ -89,6 +97,21 @@ class Workload:
         about = describe_work(
             built.model, trainer.fragments, config.training, config.lora, vocabulary,
             folder=folder, is_handed_over=self.model is not None,
+        )  # fmt: skip
+        return Prepared(trainer, about)
+
+    def _prepare_for_loop(self, config: SwarmNodeConfig) -> Prepared:
+        assert self.model is not None, "the factory sees to it"
+        if config.lora.rank:
+            raise ConfigError(
+                f"lora.rank: {config.lora.rank} (0 with a loop of your own, whose optimiser has to "
+                "know the adapters: add them to the model before, as with peft)"
+            )
+        with _naming_what_cannot_be_trained(self.model):
+            trainer = LoopModel(self.model)
+        about = describe_work(
+            self.model, trainer.fragments, config.training, config.lora, Vocabulary(),
+            folder=None, is_handed_over=True,
         )  # fmt: skip
         return Prepared(trainer, about)
 
@@ -131,7 +154,7 @@ class Workload:
 
 
 def make_genesis(
-    config: SwarmNodeConfig, trainer: Trainer, params: tuple[Tensor, ...]
+    config: SwarmNodeConfig, trainer: TrainedModel, params: tuple[Tensor, ...]
 ) -> OuterState:
     """The outer state of round 0 of a new swarm with this node's rules and parameters."""
     fragments = trainer.fragments

@@ -53,6 +53,8 @@ class ComputeThread(Service):
     """
 
     name = "compute"
+    stands_back = True
+    """Whether the node's other threads go first."""
 
     def __init__(self, *, num_threads: int, clock: Clock) -> None:
         super().__init__()
@@ -83,6 +85,11 @@ class ComputeThread(Service):
         return min(1.0, self.step_s / elapsed) if self._pool and elapsed > 0 else 0.0
 
     @property
+    def is_stalled(self) -> bool:
+        """Whether steps have stopped that the node does not take itself; see `LentThread`."""
+        return False
+
+    @property
     def failure(self) -> BaseException | None:
         """What ended the training, if a step raised since `start`."""
         failure = self._failure
@@ -103,8 +110,12 @@ class ComputeThread(Service):
             return await asyncio.shield(result)
         except asyncio.CancelledError:
             accepted.cancel()
-            await _outlast(result)
+            await outlast(result)
             raise
+
+    async def run_promptly(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run`: no step here lasts for ever; see `LentThread`."""
+        return await self.run(job, *args, **kwargs)
 
     def run_sync(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Like `run`, for callers in other threads than the event loop's; blocks.
@@ -147,6 +158,9 @@ class ComputeThread(Service):
         with self._lock:
             self._training = None
 
+    def leave(self) -> None:
+        """The node stops: nobody is waited for long from now on; see `LentThread`."""
+
     async def step_failure(self) -> BaseException:
         """Wait until a step raises; return what. At once if one has since `start`.
 
@@ -169,11 +183,12 @@ class ComputeThread(Service):
         with self._lock:
             self._pool = None
         # Not cancellable by the service's own cancellation: a step is never abandoned.
-        await _outlast(asyncio.ensure_future(asyncio.to_thread(pool.shutdown)))
+        await outlast(asyncio.ensure_future(asyncio.to_thread(pool.shutdown)))
 
     def _prepare(self) -> None:
         self._thread_id = threading.get_ident()
-        stand_back()
+        if self.stands_back:
+            stand_back()
         torch.set_num_threads(self._num_threads)
         torch.set_flush_denormal(False)
 
@@ -218,7 +233,7 @@ class ComputeThread(Service):
             self._failure.set_result(error)
 
 
-async def _outlast(future: asyncio.Future[T]) -> None:
+async def outlast(future: asyncio.Future[T]) -> None:
     """Wait for `future` however often the waiting task is cancelled; drop its result."""
     while not future.done():
         try:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import torch
@@ -22,9 +22,9 @@ from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.data.sampler import Batch, ShareAware
 from neuroswarm.data.share import Share
 from neuroswarm.errors import CheckpointError, ComputeError, NonFiniteLoss
-from neuroswarm.models.fragments import Fragments
 from neuroswarm.training.loss import LossFunction, next_token_loss
 from neuroswarm.training.optimizer import InnerOptimizer
+from neuroswarm.training.trained_model import Progress, StepReport, TrainedModel, under
 
 MAX_DROPPED_IN_A_ROW = 50
 """Dropped steps after which the parameters, not the data, must be at fault."""
@@ -46,45 +46,7 @@ class Batches(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    """What one inner step did."""
-
-    loss: float
-    """Nats before the update; not finite where the step was dropped."""
-    tokens: int
-    """Tokens trained on; 0 where the step was dropped."""
-    seconds: float
-    is_dropped: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Inner steps that count: since the last publication, or in all."""
-
-    steps: int = 0
-    tokens: int = 0
-    loss_sum: float = 0.0
-
-    @property
-    def mean_loss(self) -> float:
-        """Mean training loss over the steps; 0 without any."""
-        return self.loss_sum / self.steps if self.steps else 0.0
-
-    def plus(self, loss: float, tokens: int) -> Progress:
-        """With one more step."""
-        return Progress(self.steps + 1, self.tokens + tokens, self.loss_sum + loss)
-
-    def without(self, earlier: Progress) -> Progress:
-        """What came after `earlier`, which is part of it."""
-        return Progress(
-            self.steps - earlier.steps,
-            self.tokens - earlier.tokens,
-            self.loss_sum - earlier.loss_sum,
-        )
-
-
-class Trainer:
+class Trainer(TrainedModel):
     """Trains one model; the state of it is `local()`, `inner_state()` and nothing else.
 
     A step depends on that state and the arguments here alone (also where the model draws random
@@ -112,23 +74,12 @@ class Trainer:
         clock: Clock,
         loss_fn: LossFunction = next_token_loss,
     ) -> None:
-        self.fragments = Fragments(model)
-        self.progress = Progress()
-        """Since `mark_published`, or the start."""
-        self.total = Progress()
-        """Since the node first started."""
-        self.num_dropped = 0
-        """Steps dropped because loss or gradient were not finite."""
-        self.last_loss: float | None = None
-        """Training loss of the newest step that counts; nats."""
-        self._model = model
+        super().__init__(model)
         self._batches = batches
         self._loss_fn = loss_fn
         self._clock = clock
         self._seed = config.seed
         self._optimizer = InnerOptimizer(self.fragments.parameters, config, model)
-        self.device = self.fragments.parameters[0][1].device
-        """Where the model is."""
         self._position = 0
         self._share: Share | None = None
         self._share_from = 0
@@ -169,57 +120,6 @@ class Trainer:
         tokens = self._count(value, targets.numel(), is_usable)
         return StepReport(value, tokens, self._clock.monotonic() - began, not is_usable)
 
-    def mark_published(self, published: Progress) -> None:
-        """Count only what came after `published`, which is `progress` of now or before."""
-        self.progress = self.progress.without(published)
-
-    def local(self) -> tuple[Tensor, ...]:
-        """Copies of the parameters: one float32 [N] per fragment, CPU; the caller owns them."""
-        return self.fragments.flatten_all()
-
-    def shift(self, deltas: Sequence[Tensor]) -> None:
-        """Add float32 [N] per fragment to the parameters; the optimiser's state stays.
-
-        Raises:
-            ValueError: number or shapes differ from the model's; nothing was changed.
-        """
-        self.fragments.shift_all(deltas)
-
-    def shift_fragment(self, index: int, delta: Tensor) -> None:
-        """Add float32 [N] to the parameters of one fragment; ValueError if the shape differs."""
-        self.fragments.shift(index, delta)
-
-    def load(self, flats: Sequence[Tensor]) -> None:
-        """Replace the parameters by float32 [N] per fragment; the optimiser's state stays.
-
-        Raises:
-            ValueError: number or shapes differ from the model's; nothing was changed.
-        """
-        self.fragments.load_all(flats)
-
-    def evaluate(
-        self, flats: Sequence[Tensor] | None, num_batches: int, share: Share | None = None
-    ) -> float:
-        """Mean held-out loss in nats of the given parameters, or of the local ones with None.
-
-        The local parameters are back in place, bit for bit, on return and on any error.
-
-        Args:
-            flats: float32 [N] per fragment.
-            num_batches: How many batches to take the mean of.
-            share: Whose part of the held-out data; None, and data that knows no shares, for all.
-        """
-        held = self.fragments.copies() if flats is not None else ()
-        try:
-            if flats is not None:
-                self.load(flats)
-            with _evaluating(self._model), torch.no_grad(), _seeded(self._seed, 0):
-                losses = [self._held_out_loss(i, num_batches, share) for i in range(num_batches)]
-        finally:
-            if flats is not None:
-                self.fragments.put_back(held)
-        return math.fsum(losses) / num_batches
-
     def inner_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Optimiser, buffers, counters and place in the data: tensor copies and JSON values.
 
@@ -227,43 +127,30 @@ class Trainer:
         `local` does not hold all of them.
         """
         tensors = {f"adamw.{name}": value for name, value in self._optimizer.tensors().items()}
-        for name, buffer in self._persistent_buffers().items():
-            tensors[f"buffer.{name}"] = buffer.detach().cpu().clone()
-        for name, parameter in self._finer_parameters():
-            tensors[f"parameter.{name}"] = parameter.detach().cpu().clone()
+        tensors |= self._extras()
         return tensors, {
             "position": self._position,
             "share": None if self._share is None else asdict(self._share),
             "share_from": self._share_from,
-            "progress": _to_json(self.progress),
-            "total": _to_json(self.total),
+            "progress": self.progress.to_json(),
+            "total": self.total.to_json(),
             "num_dropped": self.num_dropped,
             "dropped_in_a_row": self._dropped_in_a_row,
             "last_loss": self.last_loss,
         }
 
-    @torch.no_grad()
     def load_inner_state(self, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
         """Take over what `inner_state` returned.
 
         Raises:
             CheckpointError: it is of another model, or a counter is missing.
         """
-        buffers = self._persistent_buffers()
-        given = _under("buffer.", tensors)
-        if {n: b.shape for n, b in buffers.items()} != {n: b.shape for n, b in given.items()}:
-            raise CheckpointError("buffers in the checkpoint are not those of the model")
+        self._load_extras(tensors)
         try:
             self._load_counters(counters)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"counter missing in the checkpoint: {error}") from error
-        self._optimizer.load(_under("adamw.", tensors))
-        for name, buffer in buffers.items():
-            buffer.copy_(given[name])
-        exact = _under("parameter.", tensors)
-        for name, parameter in self._finer_parameters():
-            if name in exact:
-                parameter.copy_(exact[name])
+        self._optimizer.load(under("adamw.", tensors))
 
     def _read(self) -> Batch:
         share = self._share
@@ -303,6 +190,11 @@ class Trainer:
             )
         return 0
 
+    def _measure(self, num_batches: int, share: Share | None) -> float:
+        with _seeded(self._seed, 0):
+            losses = [self._held_out_loss(i, num_batches, share) for i in range(num_batches)]
+        return math.fsum(losses) / num_batches
+
     def _held_out_loss(self, index: int, num_batches: int, share: Share | None) -> float:
         if share is not None and isinstance(self._batches, ShareAware):
             batch = self._batches.held_out_of(share, index, num_batches)
@@ -313,15 +205,6 @@ class Trainer:
 
     def _on_device(self, batch: Batch) -> Batch:
         return batch[0].to(self.device), batch[1].to(self.device)
-
-    def _persistent_buffers(self) -> dict[str, Tensor]:
-        kept = self._model.state_dict(keep_vars=True)
-        return {name: buffer for name, buffer in self._model.named_buffers() if name in kept}
-
-    def _finer_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        for name, parameter in self.fragments.parameters:
-            if parameter.dtype == torch.float64:
-                yield name, parameter
 
     def _load_counters(self, counters: Mapping[str, Any]) -> None:
         progress, total = Progress(**counters["progress"]), Progress(**counters["total"])
@@ -343,14 +226,6 @@ def _scalar(loss: Tensor) -> float:
     return float(loss.item())
 
 
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-
-
-def _to_json(progress: Progress) -> dict[str, Any]:
-    return {"steps": progress.steps, "tokens": progress.tokens, "loss_sum": progress.loss_sum}
-
-
 @contextmanager
 def _seeded(seed: int, position: int) -> Iterator[None]:
     """Draw torch's random numbers from (seed, position) inside, and go on as before after."""
@@ -361,15 +236,3 @@ def _seeded(seed: int, position: int) -> Iterator[None]:
         yield
     finally:
         torch.default_generator.set_state(before)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; after it, every module in the mode it had."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
