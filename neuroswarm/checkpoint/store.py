@@ -102,6 +102,11 @@ class CheckpointStore:
         """Digest of the outer state that each inner checkpoint names; None if it is damaged."""
 
     @property
+    def folder(self) -> Path:
+        """Where they are."""
+        return self._folder
+
+    @property
     def bytes_written(self) -> int:
         """Bytes of the checkpoints and outer states written since the start."""
         return self._inner_bytes_written + self._outers.bytes_written

@@ -44,6 +44,7 @@ from neuroswarm.node.recorder import Recorder, Sinks
 from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
 from neuroswarm.node.restoring import restore_history, take_up
+from neuroswarm.node.shard_room import ShardRoom, assemble_shards
 from neuroswarm.node.shelving import Shelving
 from neuroswarm.node.solo import Solo
 from neuroswarm.node.statistics import Statistics
@@ -91,6 +92,7 @@ class Parts:
     web: WebServer
     checkpointer: Checkpointer
     meter: Meter
+    shards: ShardRoom
 
 
 class NodeCore(Service):
@@ -131,6 +133,8 @@ class NodeCore(Service):
     def is_voter(self) -> bool:
         """Whether peers are to wait for it, although it may only listen for a moment."""
         if not self.is_training or self._parts is None or not self._parts.replica.has_state:
+            return False
+        if not self._parts.trainer.has_data():
             return False
         is_expelled = self._parts.home.key.node_id in self._parts.replica.state.rules.expelled_ids
         if is_expelled or self._parts.meter.is_silent:
@@ -210,6 +214,7 @@ class NodeCore(Service):
             await stack.enter_async_context(service)
         await stack.enter_async_context(parts.rounds.gossip)
         await stack.enter_async_context(parts.rounds.donor)
+        await stack.enter_async_context(parts.shards)
         await self._take_first_state(parts)
         stack.push_async_callback(parts.checkpointer.save_last)
         await stack.enter_async_context(parts.recorder)
@@ -231,6 +236,7 @@ class NodeCore(Service):
             parts.membership.acquaintance.whereabouts,
             parts.rounds.gossip,
             parts.rounds.donor,
+            parts.shards,
             parts.recorder,
             parts.checkpointer,
             parts.rounds.driver,
@@ -288,8 +294,9 @@ class NodeCore(Service):
         compute, trainer, replica = await self._make_replica(home)
         cohort = make_cohort(config.network.name, replica)
         meter = Meter(config.metering, home.traffic, self._around.clock)
-        inner = self._around.make_carriers(home.key, self._tokens, config)
-        carriers = MeteredCarriers(inner, meter)
+        carriers = MeteredCarriers(
+            self._around.make_carriers(home.key, self._tokens, config), meter
+        )
         reporter = Reporter(self, Statistics(home.key.node_id))
         membership = assemble_membership(
             config,
@@ -337,9 +344,13 @@ class NodeCore(Service):
             listen_s=config.rounds.genesis_wait_s,
             is_stopping=lambda: self.state is State.STOPPING,
         ).on_change  # fmt: skip
+        shards = assemble_shards(
+            config, carriers, home=home, trainer=trainer, replica=replica, crowd=rounds.crowd,
+            announce=membership.heartbeat.announce_now, recorder=recorder, meter=meter, clock=clock,
+        )  # fmt: skip
         return Parts(
             home, compute, trainer, replica, cohort, carriers,
-            membership, rounds, recorder, reporter, web, checkpointer, meter,
+            membership, rounds, recorder, reporter, web, checkpointer, meter, shards,
         )  # fmt: skip
 
     async def _make_replica(self, home: Home) -> tuple[ComputeThread, Trainer, Replica]:
@@ -347,7 +358,8 @@ class NodeCore(Service):
         num_threads = choose_num_threads(config.resources.max_cpu_threads)
         compute = ComputeThread(num_threads=num_threads, clock=clock)
         make_trainer, me = self._workload.make_trainer, home.key.node_id
-        trainer = await asyncio.to_thread(make_trainer, config, me, clock)
+        fetched = home.folder.shards_path
+        trainer = await asyncio.to_thread(make_trainer, config, me, clock, fetched=fetched)
         replica = Replica(
             compute, trainer, me,
             max_retained_states=config.rounds.max_retained_states,

@@ -16,9 +16,12 @@ from torch import Tensor, nn
 
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.corpus.holding import ShardHolding, find_corpus
 from neuroswarm.corpus.loading import BYTE_VOCABULARY, Corpus, load_corpus
+from neuroswarm.corpus.manifest import find_usable, is_shard_folder
+from neuroswarm.corpus.shard_batches import ShardBatches
 from neuroswarm.data.sampler import WindowSampler
-from neuroswarm.data.tokens import FlatTokens
+from neuroswarm.data.tokens import FlatTokens, Tokens
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.errors import ConfigError
@@ -46,14 +49,28 @@ class Workload:
     None: `data.path`, or this Python's standard library."""
     loss_fn: LossFunction = next_token_loss
 
-    def make_trainer(self, config: SwarmNodeConfig, node_id: NodeId, clock: Clock) -> Trainer:
+    def make_trainer(
+        self,
+        config: SwarmNodeConfig,
+        node_id: NodeId,
+        clock: Clock,
+        *,
+        fetched: Path | None = None,
+    ) -> Trainer:
         """Build model and data and put them together. Blocks; takes seconds for large texts.
+
+        Args:
+            config: The settings.
+            node_id: Whose batches these are.
+            clock: Measures steps.
+            fetched: Folder for token shards that are fetched from peers. None: none are, and what
+                is here must do.
 
         Raises:
             DataError: there is no text to train on.
             ConfigError: the device is not there, or the data does not fit the settings.
         """
-        batches, vocab_size = self._batches(config, node_id)
+        batches, vocab_size = self._batches(config, node_id, fetched)
         with _naming_what_does_not_fit():
             model = self.model if self.model is not None else _build_model(config, vocab_size)
             model.to(choose_device(config.resources.device))
@@ -65,11 +82,15 @@ class Workload:
             loss_fn=self.loss_fn,
         )
 
-    def _batches(self, config: SwarmNodeConfig, node_id: NodeId) -> tuple[Batches, int]:
+    def _batches(
+        self, config: SwarmNodeConfig, node_id: NodeId, fetched: Path | None
+    ) -> tuple[Batches, int]:
         """What to train on, and the vocabulary that the built-in model needs for it."""
         training = config.training
         if isinstance(self.data, Path) or self.data is None:
             path = self.data or config.data.path
+            if path is not None and is_shard_folder(path):
+                return _open_shards(path, config, node_id, fetched)
             corpus = load_corpus(path, max_bytes=config.data.max_bytes)
         elif isinstance(self.data, Tensor):
             corpus = Corpus(FlatTokens(self.data), "tokens handed in")
@@ -89,6 +110,33 @@ class Workload:
         doing = "training" if config.run.training else "measuring the held-out loss"
         logger.info("%s on %s: %d tokens", doing, corpus.source, corpus.tokens.num_tokens)
         return sampler, corpus.vocab_size
+
+
+def _open_shards(
+    path: Path, config: SwarmNodeConfig, node_id: NodeId, fetched: Path | None
+) -> tuple[ShardBatches, int]:
+    """Batches of the shards that are here; without `fetched` there must be enough."""
+    training = config.training
+    own = None if fetched is None or not config.data.fetch else find_corpus(path, fetched)
+    holding = ShardHolding(path, own)
+
+    def make_sampler(tokens: Tokens) -> WindowSampler:
+        return WindowSampler(
+            tokens,
+            context=training.context,
+            batch_size=training.batch_size,
+            seed=training.seed,
+            node_id=node_id,
+        )
+
+    batches = ShardBatches(holding, training.context + 1, make_sampler)
+    if own is None:
+        find_usable(path, holding.manifest)
+    if own is None or batches.is_enough(holding.held):
+        batches.prepare(holding.held)
+        batches.begin_round()
+    logger.info("%s: %d of %d shards are here", path, len(holding.held), len(holding.shards))
+    return batches, holding.manifest.vocab_size
 
 
 def make_genesis(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -116,8 +116,10 @@ class Trainer:
         """Steps dropped because loss or gradient were not finite."""
         self.last_loss: float | None = None
         """Training loss of the newest step that counts; nats."""
+        self.has_data: Callable[[], bool] = _always
+        """Whether there is something to train on; once there is, there always is."""
+        self.batches = batches
         self._model = model
-        self._batches = batches
         self._loss_fn = loss_fn
         self._clock = clock
         self._seed = config.seed
@@ -138,7 +140,7 @@ class Trainer:
             ComputeError: the model returned something that is no loss.
         """
         began = self._clock.monotonic()
-        inputs, targets = self._on_device(self._batches.train(self._position))
+        inputs, targets = self._on_device(self.batches.train(self._position))
         with _seeded(self._seed, self._position):
             loss = self._loss_fn(self._model, inputs, targets)
             value = _scalar(loss)
@@ -181,8 +183,11 @@ class Trainer:
     def evaluate(self, flats: Sequence[Tensor] | None, num_batches: int) -> float:
         """Mean held-out loss in nats of the given parameters, or of the local ones with None.
 
-        The local parameters are back in place, bit for bit, on return and on any error.
+        The local parameters are back in place, bit for bit, on return and on any error. Not a
+        number while there is nothing to measure it on.
         """
+        if not self.has_data():
+            return math.nan
         held = self.local() if flats is not None else ()
         try:
             if flats is not None:
@@ -253,7 +258,7 @@ class Trainer:
         return 0
 
     def _held_out_loss(self, index: int, num_batches: int) -> float:
-        inputs, targets = self._on_device(self._batches.held_out(index, num_batches))
+        inputs, targets = self._on_device(self.batches.held_out(index, num_batches))
         return _scalar(self._loss_fn(self._model, inputs, targets))
 
     def _on_device(self, batch: Batch) -> Batch:
@@ -270,6 +275,10 @@ class Trainer:
         self.num_dropped = counters["num_dropped"]
         self.last_loss = counters["last_loss"]
         self.progress, self.total = progress, total
+
+
+def _always() -> bool:
+    return True
 
 
 def _scalar(loss: Tensor) -> float:
