@@ -132,9 +132,7 @@ class NodeCore(Service):
     @property
     def is_voter(self) -> bool:
         """Whether peers are to wait for it, although it may only listen for a moment."""
-        if not self.is_training or self._parts is None or not self._parts.replica.has_state:
-            return False
-        if not self._parts.trainer.has_data():
+        if not self.is_training or self._parts is None or not self._parts.replica.can_train:
             return False
         is_expelled = self._parts.home.key.node_id in self._parts.replica.state.rules.expelled_ids
         if is_expelled or self._parts.meter.is_silent:
@@ -294,9 +292,8 @@ class NodeCore(Service):
         compute, trainer, replica = await self._make_replica(home)
         cohort = make_cohort(config.network.name, replica)
         meter = Meter(config.metering, home.traffic, self._around.clock)
-        carriers = MeteredCarriers(
-            self._around.make_carriers(home.key, self._tokens, config), meter
-        )
+        make_carriers = self._around.make_carriers
+        carriers = MeteredCarriers(make_carriers(home.key, self._tokens, config), meter)
         reporter = Reporter(self, Statistics(home.key.node_id))
         membership = assemble_membership(
             config,
@@ -309,10 +306,8 @@ class NodeCore(Service):
             locate=reporter.dht_endpoint,
             clock=clock,
         )
-        presence = membership.record.presence
-        self._vigil = Vigil(
-            clock, presence, membership.peers, on_wake=membership.heartbeat.announce_now
-        )
+        presence, announce = membership.record.presence, membership.heartbeat.announce_now
+        self._vigil = Vigil(clock, presence, membership.peers, on_wake=announce)
         recorder = self._make_recorder(home, replica, membership, reporter)
         rounds = assemble_rounds(
             config,
@@ -335,7 +330,6 @@ class NodeCore(Service):
         checkpointer = make_checkpointer(
             home, replica, recorder, reporter, cfg=config.checkpoint, clock=self._around.clock
         )
-        recorder.note_state = checkpointer.note_outer
         recorder.put_away = Shelving(home.shelf, replica, rounds.intake).put_away
         save_before_leaving(membership.peers, cohort.swarm_id, checkpointer)
         watch_traffic(meter, carriers, membership, web, clock=clock)
@@ -346,7 +340,7 @@ class NodeCore(Service):
         ).on_change  # fmt: skip
         shards = assemble_shards(
             config, carriers, home=home, trainer=trainer, replica=replica, crowd=rounds.crowd,
-            announce=membership.heartbeat.announce_now, recorder=recorder, meter=meter, clock=clock,
+            announce=announce, recorder=recorder, meter=meter, clock=clock,
         )  # fmt: skip
         return Parts(
             home, compute, trainer, replica, cohort, carriers,

@@ -125,6 +125,11 @@ class Replica:
         """Whether there is one yet."""
         return bool(self._states)
 
+    @property
+    def can_train(self) -> bool:
+        """Whether there is a state to train from, and data to train on."""
+        return self.has_state and self._trainer.has_data()
+
     def states(self) -> Iterable[OuterState]:
         """The outer states held, newest first, for peers that download one."""
         return self._states
