@@ -163,6 +163,7 @@ class Swarm:
         clock: Clock | None = None,
         knows: Collection[str] | None = None,
         seeds: Collection[str] = (),
+        data: Path | None = None,
     ) -> list[Member]:
         """Start new nodes that know of all earlier ones, and let them train.
 
@@ -174,11 +175,13 @@ class Swarm:
             clock: What they take for the time; None for the real one.
             knows: Members whose heartbeat endpoints they are told; None for all earlier ones.
             seeds: Members whose endpoints in the DHT they are told.
+            data: What they train on, with ids below 32 unless the model is built in; None for
+                `tiny_text`.
         """
         made = [
             self._make(
                 name, model_seed=model_seed, is_trainer=trains, tamper=tamper, clock=clock,
-                knows=knows, seeds=seeds,
+                knows=knows, seeds=seeds, data=data,
             )
             for name in names
         ]  # fmt: skip
@@ -206,8 +209,9 @@ class Swarm:
         await self.bury(*(m for m in members if m.core.state is not State.STOPPED))
         again = [
             self._make(
-                m.name, model_seed=m.model_seed, is_trainer=trains, tamper=m.tamper, clock=m.clock
-            )
+                m.name, model_seed=m.model_seed, is_trainer=trains, tamper=m.tamper, clock=m.clock,
+                data=m.data,
+            )  # fmt: skip
             for m in members
         ]
         await asyncio.gather(*(self._start(member) for member in again))
@@ -223,6 +227,7 @@ class Swarm:
         clock: Clock | None,
         knows: Collection[str] | None = None,
         seeds: Collection[str] = (),
+        data: Path | None = None,
     ) -> Member:
         known = self.members.get(name)
         host = known.host if known else f"10.0.1.{len(self.members) + 1}"
@@ -253,11 +258,11 @@ class Swarm:
             clock=clock or SystemClock(),
         )
         tiny = None if self._is_model_built_in else TinyModel(model_seed, width=self._width)
-        workload = Workload(tiny, tiny_text())
+        workload = Workload(tiny, tiny_text() if data is None else data)
         core = NodeCore(SwarmNodeConfig(**config), SwarmToken(bytes(32)), workload, surroundings)
         member = Member(
             name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s,
-            surroundings.clock,
+            surroundings.clock, data,
         )  # fmt: skip
         self.members[name] = member
         return member
