@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +22,9 @@ class RoundLoss:
 def has_plateaued(history: Sequence[RoundLoss], *, window: int, min_gain: float) -> bool:
     """Whether the newest rounds are hardly better than those before them.
 
-    The mean over the newest `window` rounds is compared with that over as many rounds before. It
-    is that of the held-out loss; where a round has none of it, that of the training loss; where
-    that is missing too, nothing is said.
+    The median over the newest `window` rounds is compared with that over as many rounds before.
+    It is that of the held-out loss; where a round has none, that of the training loss; where that
+    is missing too, nothing is said.
 
     Args:
         history: Rounds, oldest first; older ones than 2 x `window` are not looked at.
@@ -34,8 +35,8 @@ def has_plateaued(history: Sequence[RoundLoss], *, window: int, min_gain: float)
         True if it fell by less, or rose; False while the history is too short to tell.
 
     Source: as torch's ReduceLROnPlateau with a relative threshold.
-        Differs: means of two windows instead of the best value so far, so that neither a lucky
-        round nor a noisy one decides.
+        Differs: medians of two windows instead of the best value so far, so that no single
+        round, lucky or not, decides.
     """
     recent = history[-2 * window :]
     if len(recent) < 2 * window:
@@ -43,6 +44,6 @@ def has_plateaued(history: Sequence[RoundLoss], *, window: int, min_gain: float)
     for losses in ([r.held_out for r in recent], [r.training for r in recent]):
         known = [loss for loss in losses if loss is not None and math.isfinite(loss)]
         if len(known) == len(losses):
-            before, after = math.fsum(known[:window]), math.fsum(known[window:])
+            before, after = median(known[:window]), median(known[window:])
             return before - after < min_gain * before
     return False

@@ -209,9 +209,13 @@ class Swarm:
         await self.bury(*(m for m in members if m.core.state is not State.STOPPED))
         again = [
             self._make(
-                m.name, model_seed=m.model_seed, is_trainer=trains, tamper=m.tamper, clock=m.clock,
+                m.name,
+                model_seed=m.model_seed,
+                is_trainer=trains,
+                tamper=m.tamper,
+                clock=m.clock,
                 data=m.data,
-            )  # fmt: skip
+            )
             for m in members
         ]
         await asyncio.gather(*(self._start(member) for member in again))
