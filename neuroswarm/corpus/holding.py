@@ -150,7 +150,8 @@ class ShardHolding:
             DataError: the disk does not take them.
         """
         with _naming("write", self._unfinished(index)) as path:
-            self._require_folder()
+            with self._lock:
+                self._require_folder()
             with path.open("r+b" if offset else "wb") as file:
                 file.truncate(offset)
                 file.seek(offset)

@@ -75,6 +75,7 @@ class ShardKeeper(Service):
         self._prepared = batches.in_use
         self._room = Room(0, 0)
         self._missing: list[int] = []
+        self._looking_since = 0
         self._is_told_of_room = False
         self._changed = asyncio.Event()
         crew.on_landed = self._on_landed
@@ -163,13 +164,15 @@ class ShardKeeper(Service):
         fetched, everything = self._holding.fetched, self._usable
         wanted = self._plan(order, fetched | self._obtainable())
         ideal = self._plan(order, everything)
-        self._crew.is_looking = not fetched.issuperset(ideal)
+        if self._crew.is_looking is fetched.issuperset(ideal):
+            self._crew.is_looking = not self._crew.is_looking
+            self._looking_since = self._crew.num_looks
         self._crew.is_urgent = not self._batches.has_data
         self._missing = [index for index in wanted if index not in fetched]
+        self._crew.want(map(self._name, self._fitting()))
         for index in unfinished.difference(wanted, self._crew.under_way):
             await asyncio.to_thread(self._holding.discard, index)
         self._say_if_there_is_no_room(order)
-        self._crew.want(map(self._name, self._fitting()))
         self._choose_who_leaves(wanted, order)
 
     def _plan(self, order: list[int], obtainable: Collection[int]) -> list[int]:
@@ -267,7 +270,9 @@ class ShardKeeper(Service):
         if not is_over and (not self._missing or self._fitting()):
             return
         rank = {index: position for position, index in enumerate(order)}
-        elsewhere = self._crew.sightings.obtainable
+        # Until peers were asked again they may be gone, and what they held with them.
+        is_news = self._crew.num_looks > self._looking_since + 1
+        elsewhere = self._crew.sightings.obtainable if is_news else 0
         for index in sorted(fetched.difference(wanted), key=lambda i: -rank.get(i, -1)):
             is_elsewhere = bool(elsewhere >> index & 1)
             if (is_over or is_elsewhere) and self._batches.is_enough(self._holding.held - {index}):

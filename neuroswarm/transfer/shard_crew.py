@@ -114,6 +114,8 @@ class ShardCrew(Service):
         """Whether peers are to be asked what they hold."""
         self.is_urgent = False
         """Whether they are to be asked often, as nothing can be trained on before."""
+        self.num_looks = 0
+        """How often peers were asked so far, whoever was due."""
         self.may_fetch: Callable[[int], bool] = _always
         """Whether so many bytes more may come in."""
         self.on_landed: Callable[[int], None] = _ignore
@@ -217,6 +219,7 @@ class ShardCrew(Service):
                     self._candidates(), self._clock.monotonic(), is_urgent=self.is_urgent
                 )
                 await asyncio.gather(*(self._ask(peer) for peer in whom))
+                self.num_looks += 1
             await self._clock.sleep(LOOK_S)
 
     async def _ask(self, peer: PeerAddress) -> None:

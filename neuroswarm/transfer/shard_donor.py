@@ -84,6 +84,8 @@ class ShardDonor:
         request = parse(shards_pb2.BytesRequest, data)
         if len(request.sha256) != HASH_BYTES:
             raise SchemaMismatch(f"hash of {len(request.sha256)} bytes (needs {HASH_BYTES})")
+        if request.offset > limits.MAX_COUNT:
+            raise SchemaMismatch(f"offset {request.offset} (limit {limits.MAX_COUNT})")
         if request.length > limits.MAX_SHARD_RANGE_BYTES:
             raise MessageTooLarge(
                 f"range too long: {request.length} bytes (limit {limits.MAX_SHARD_RANGE_BYTES})"
@@ -132,7 +134,7 @@ def _read(file: BinaryIO, offset: int, num_bytes: int) -> bytes:
     try:
         file.seek(offset)
         return file.read(num_bytes)
-    except (OSError, OverflowError):  # an offset beyond what a file can have
+    except OSError:
         return b""
 
 

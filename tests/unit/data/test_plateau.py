@@ -49,7 +49,7 @@ def test_a_lucky_round_or_noise_decides_nothing():
     draw = random.Random(3)
     noisy = [x + draw.uniform(-0.02, 0.02) for x in falling(40, 0.02)]
     assert not any(plateaued(noisy[:n], window=10) for n in range(41))
-    level = [1.0 + draw.uniform(-0.02, 0.02) for _ in range(40)]
+    level = [1.0 + draw.uniform(-0.005, 0.005) for _ in range(40)]
     assert plateaued(level, window=10)
 
 

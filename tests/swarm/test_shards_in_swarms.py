@@ -1,0 +1,171 @@
+"""Whole nodes with and without shards: they fetch them from each other, and train meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shard_texts import SHARD_BYTES, make_empty, make_shards
+
+from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.identity.token import SwarmToken
+from neuroswarm.node.node import SwarmNode
+from neuroswarm.node.workload import Workload
+from neuroswarm.testing.member import Member
+from neuroswarm.testing.swarm import SETTINGS, Swarm
+from neuroswarm.testing.tiny_workload import TinyModel
+from neuroswarm.transfer import shard_sightings
+
+pytestmark = pytest.mark.slow
+
+BYTES = "Shards/Bytes"
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shard_sightings, "ASK_EVERY_S", 0.3)
+    monkeypatch.setattr(shard_sightings, "ASK_SOON_S", 0.3)
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return make_shards(tmp_path / "data")
+
+
+def shards(member: Member) -> Mapping[str, Any]:
+    status = member.parts.shards.get_status()
+    assert status is not None
+    return status
+
+
+def num_held(member: Member) -> int:
+    return int(shards(member)["held"])
+
+
+def disk_bytes(member: Member) -> int:
+    return sum(path.stat().st_size for path in member.folder.rglob("*") if path.is_file())
+
+
+async def test_two_nodes_without_shards_fetch_them_and_go_on_when_the_first_is_gone(
+    tmp_path: Path, whole: Path
+):
+    """The source dies when the two have a part each: they get from one another what one has."""
+    async with Swarm(tmp_path / "swarm") as swarm:
+        folders = {name: make_empty(whole, name) for name in ("bert", "carl")}
+        (anna,) = await swarm.start("anna", data=whole)
+        # Each is kept from half of the shards at first, so that they hold different parts.
+        bert, carl = [(await swarm.start(name, data=folder))[0] for name, folder in folders.items()]
+        await swarm.until(lambda: num_held(bert) >= 3 and num_held(carl) >= 3, what="some shards")
+        swarm.cut_power(anna)
+        alone = [bert, carl]
+
+        def together() -> set[int]:
+            return {i for m in alone for i in m.parts.shards.batches.holding.held}
+
+        have = together()
+        await swarm.until(
+            lambda: all(m.parts.shards.batches.holding.held >= have for m in alone),
+            what="what the other has",
+        )
+        await swarm.more_rounds(2, alone)
+        assert all(shards(m)["in_use"] >= 2 for m in alone)
+        digests = await swarm.digests(alone)
+        assert all(len(found) == 1 for found in digests.values())
+        assert {m.parts.shards.donor.bytes_given > 0 for m in alone} == {True} or have == set(
+            range(len(alone[0].parts.shards.batches.holding.shards))
+        )
+        await swarm.bury(anna)
+
+
+async def test_a_node_without_donors_waits_and_trains_once_one_appears(tmp_path: Path, whole: Path):
+    async with Swarm(tmp_path / "swarm") as swarm:
+        (bert,) = await swarm.start("bert", data=make_empty(whole, "bert"))
+        assert not bert.core.is_voter, "nobody is to wait for it"
+        await swarm.until(lambda: bert.parts.shards.crew.is_looking, what="a look around")
+        assert bert.parts.trainer.total.steps == 0
+        assert bert.parts.compute.failure is None
+        (anna,) = await swarm.start("anna", data=whole)
+        await swarm.until(lambda: bert.parts.trainer.total.steps > 0, what="a first step")
+        await swarm.more_rounds(2)
+        assert bert.core.is_voter
+        assert bert.statistics.contributions_agreed + anna.statistics.contributions_agreed > 0
+
+
+async def test_a_liar_is_left_for_an_honest_donor(tmp_path: Path, whole: Path):
+    """The liar has a corpus of the same manifest with other bytes, checked by a broken disk."""
+    async with Swarm(tmp_path / "swarm") as swarm:
+        (liar,) = await swarm.start("liar", data=whole, trains=False)
+        donor, wrong = liar.parts.shards.donor, tmp_path / "wrong"
+        wrong.write_bytes(bytes(SHARD_BYTES))
+
+        class Liar:
+            corpus = liar.parts.shards.batches.holding.corpus
+
+            def held_bits(self) -> bytes:
+                return liar.parts.shards.batches.holding.held_bits()
+
+            def find(self, _sha256: bytes) -> Path:
+                return wrong
+
+        donor._shards = Liar()
+        (bert,) = await swarm.start("bert", data=make_empty(whole, "bert"))
+        await swarm.until(lambda: shards(bert)["wrong_total"] >= 1, what="a lie")
+        assert num_held(bert) == 0
+        await swarm.start("anna", data=whole)
+        await swarm.until(lambda: num_held(bert) == 11, what="all shards")
+        assert list(bert.parts.shards.batches.holding.own.glob(".unfinished*")) == []
+        standings = bert.parts.membership.peers.conduct(bert.core.now())
+        assert standings[liar.node_id].score > 0
+
+
+async def test_a_restart_keeps_what_was_fetched_and_stays_within_the_room(
+    tmp_path: Path, whole: Path
+):
+    async with Swarm(tmp_path / "swarm", resources={"max_storage_mb": 1}) as swarm:
+        (anna,) = await swarm.start("anna", data=whole)
+        (bert,) = await swarm.start("bert", data=make_empty(whole, "bert"))
+        most = 0
+
+        def has_much() -> bool:
+            nonlocal most
+            most = max(most, disk_bytes(bert))
+            return num_held(bert) >= 5
+
+        await swarm.until(has_much, what="some shards")
+        before = bert.parts.shards.batches.holding.fetched
+        swarm.network.drop(anna.node_id, method=BYTES, replies=True)
+        (bert,) = await swarm.restart(bert)
+        assert bert.parts.shards.batches.holding.fetched >= before
+        await swarm.until(lambda: bert.parts.trainer.total.steps > 0, what="steps without a donor")
+        assert shards(bert)["bytes_fetched_total"] == 0
+        assert max(most, disk_bytes(bert)) <= 1_000_000
+
+
+def test_train_step_is_none_until_there_is_data(tmp_path: Path, whole: Path):
+    config = SwarmNodeConfig(
+        **{name: values for name, values in SETTINGS.items() if name != "network"},
+        network={"host": "127.0.0.1", "port": 0, "lan": False, "announce_host": "127.0.0.1"},
+        state_dir=tmp_path / "state",
+    )
+    empty = make_empty(whole, "empty")
+    node = SwarmNode(config, SwarmToken(bytes(32)), Workload(TinyModel(), empty))
+    node.start()
+    try:
+        assert node.train_step() is None
+        assert asyncio.run(_step(node)) is None
+    finally:
+        node.stop()
+    node = SwarmNode(config, SwarmToken(bytes(32)), Workload(TinyModel(), whole))
+    node.start()
+    try:
+        assert node.train_step() is not None
+    finally:
+        node.stop()
+
+
+async def _step(node: SwarmNode) -> float | None:
+    return await asyncio.to_thread(node.train_step)
