@@ -141,7 +141,8 @@ def _list(names: list[str]) -> str:
             ranges[-1].insert(0, name)
         else:
             ranges.append([name])
-    shown = [r[0] if len(r) == 1 else f"{r[0]} to {_split_name(r[-1])[1]:05}" for r in ranges]
+    ends = [dict.fromkeys((r[0], r[-1])) for r in ranges]
+    shown = [" to ".join(name.removesuffix(".tokens") for name in pair) for pair in ends]
     return f": {', '.join(shown)}" if shown else ""
 
 
