@@ -102,7 +102,11 @@ class ShardHolding:
     def map(self, index: int) -> Tensor:
         """A shard that is here, mapped; nothing is read yet. DataError if it is not to be read."""
         with _naming("read", self._find(index)) as path:
-            return map_shard(path, self.manifest, self.shards[index])
+            path.stat()  # torch's own words are many
+            try:
+                return map_shard(path, self.manifest, self.shards[index])
+            except RuntimeError as error:
+                raise DataError(f"cannot read {path}: {error}") from error
 
     def held_bits(self) -> bytes:
         """One bit a shard, the lowest bit of a byte first."""

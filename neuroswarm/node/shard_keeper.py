@@ -161,9 +161,8 @@ class ShardKeeper(Service):
         unfinished = await asyncio.to_thread(self._holding.unfinished)
         await self._measure(unfinished)
         order = await self._rank()
-        fetched, everything = self._holding.fetched, self._usable
-        wanted = self._plan(order, fetched | self._obtainable())
-        ideal = self._plan(order, everything)
+        fetched = self._holding.fetched
+        wanted, ideal = await asyncio.to_thread(self._plan_twice, order, fetched)
         if self._crew.is_looking is fetched.issuperset(ideal):
             self._crew.is_looking = not self._crew.is_looking
             self._looking_since = self._crew.num_looks
@@ -174,6 +173,10 @@ class ShardKeeper(Service):
             await asyncio.to_thread(self._holding.discard, index)
         self._say_if_there_is_no_room(order)
         self._choose_who_leaves(wanted, order)
+
+    def _plan_twice(self, order: list[int], fetched: frozenset[int]) -> tuple[list[int], list[int]]:
+        """The shards to have of those that can be had, and of all."""
+        return self._plan(order, fetched | self._obtainable()), self._plan(order, self._usable)
 
     def _plan(self, order: list[int], obtainable: Collection[int]) -> list[int]:
         return plan_shards(

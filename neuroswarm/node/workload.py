@@ -135,7 +135,15 @@ def _open_shards(
     if own is None or batches.is_enough(holding.held):
         batches.prepare(holding.held)
         batches.begin_round()
-    logger.info("%s: %d of %d shards are here", path, len(holding.held), len(holding.shards))
+    missing = len(holding.shards) - len(holding.held)
+    logger.info(
+        "%s: %d of %d shards are here%s%s",
+        path,
+        len(holding.held),
+        len(holding.shards),
+        ", others are fetched from peers" if missing and own is not None else "",
+        "" if batches.has_data else "; training waits for one to train on and one held out",
+    )
     return batches, holding.manifest.vocab_size
 
 

@@ -127,6 +127,8 @@ class ShardCrew(Service):
         self.num_wrong = 0
         """Shards that had other bytes than the manifest's, since the start."""
         self._wanted: tuple[WantedShard, ...] = ()
+        self._wanted_bits = 0
+        """The same, one bit a shard."""
         self._under_way: dict[int, Donor] = {}
         self._sources: dict[int, set[NodeId | None]] = {}
         """Who gave the bytes that are there; None: nobody knows, as they are of a former life."""
@@ -144,6 +146,7 @@ class ShardCrew(Service):
     def want(self, shards: Iterable[WantedShard]) -> None:
         """Fetch these from now on, the first coming first; others are left as they are."""
         self._wanted = tuple(shards)
+        self._wanted_bits = _bits(shard.index for shard in self._wanted)
         self._changed.set()
 
     @property
@@ -202,7 +205,7 @@ class ShardCrew(Service):
 
     def _holders(self) -> list[PeerAddress]:
         """Live peers that can give something that is wanted, or are doing so."""
-        free = sum(1 << shard.index for shard in self._free())
+        free = self._wanted_bits & ~_bits(self._under_way)
         busy = {donor.node_id for donor in self._under_way.values()}
         return [
             peer
@@ -258,7 +261,7 @@ class ShardCrew(Service):
         sources = self._sources.pop(index)
         if is_right:
             self._is_mixed_badly.discard(index)
-            self._wanted = tuple(s for s in self._wanted if s.index != index)
+            self.want(s for s in self._wanted if s.index != index)
             self.on_landed(index)
         else:
             self._was_wrong(donor, index, sources)
@@ -301,7 +304,7 @@ class ShardCrew(Service):
                 self._pool.failed(donor, now)
 
     def _is_wanted(self, index: int) -> bool:
-        return any(shard.index == index for shard in self._wanted)
+        return bool(self._wanted_bits >> index & 1)
 
     # -- one range -------------------------------------------------------------------
 
@@ -348,6 +351,14 @@ class ShardCrew(Service):
         self._came.append((now, num_bytes))
         while self._came[0][0] < now - RATE_WINDOW_S:
             self._came.popleft()
+
+
+def _bits(indices: Iterable[int]) -> int:
+    """One bit for each; in time that grows with their number alone, as they may be many."""
+    found = bytearray(limits.MAX_SHARDS // 8)
+    for index in indices:
+        found[index >> 3] |= 1 << (index & 7)
+    return int.from_bytes(found, "little")
 
 
 def _always(_num_bytes: int) -> bool:

@@ -20,7 +20,7 @@ def make_shards(folder: Path, *, num_bytes: int = 200_000) -> Path:
     return folder / "whole"
 
 
-def make_empty(whole: Path, name: str) -> Path:
+def make_empty(whole: Path, folder: Path) -> Path:
     """A folder that only describes that corpus."""
-    describe(whole, whole.with_name(name))
-    return whole.with_name(name)
+    describe(whole, folder)
+    return folder

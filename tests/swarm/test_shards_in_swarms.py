@@ -30,10 +30,9 @@ def often(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shard_sightings, "ASK_SOON_S", 0.3)
 
 
-@pytest.fixture
-def whole(tmp_path: Path) -> Path:
-    (tmp_path / "data").mkdir()
-    return make_shards(tmp_path / "data")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_shards(tmp_path_factory.mktemp("data"))
 
 
 def shards(member: Member) -> Mapping[str, Any]:
@@ -56,7 +55,7 @@ async def test_two_nodes_without_shards_fetch_them_and_go_on_when_the_first_is_g
     """The source dies when the two have a part each: they get the rest from one another."""
     slowly = {"max_upload_mbit": 1.0}
     async with Swarm(tmp_path / "swarm", data=slowly) as swarm:
-        folders = [make_empty(whole, name) for name in ("bert", "carl")]
+        folders = [make_empty(whole, tmp_path / name) for name in ("bert", "carl")]
         (anna,) = await swarm.start("anna", data=whole)
         (bert,), (carl,) = [await swarm.start(folder.name, data=folder) for folder in folders]
 
@@ -83,7 +82,7 @@ async def test_two_nodes_without_shards_fetch_them_and_go_on_when_the_first_is_g
 
 async def test_a_node_without_donors_waits_and_trains_once_one_appears(tmp_path: Path, whole: Path):
     async with Swarm(tmp_path / "swarm") as swarm:
-        (bert,) = await swarm.start("bert", data=make_empty(whole, "bert"))
+        (bert,) = await swarm.start("bert", data=make_empty(whole, tmp_path / "bert"))
         assert not bert.core.is_voter, "nobody is to wait for it"
         await swarm.until(lambda: bert.parts.shards.crew.is_looking, what="a look around")
         assert bert.parts.trainer.total.steps == 0
@@ -112,7 +111,7 @@ async def test_a_liar_is_left_for_an_honest_donor(tmp_path: Path, whole: Path):
                 return wrong
 
         donor._shards = Liar()
-        (bert,) = await swarm.start("bert", data=make_empty(whole, "bert"))
+        (bert,) = await swarm.start("bert", data=make_empty(whole, tmp_path / "bert"))
         await swarm.until(lambda: shards(bert)["wrong_total"] >= 1, what="a lie")
         assert num_held(bert) == 0
         await swarm.start("anna", data=whole)
@@ -127,7 +126,7 @@ async def test_a_restart_keeps_what_was_fetched_and_stays_within_the_room(
 ):
     async with Swarm(tmp_path / "swarm", resources={"max_storage_mb": 1}) as swarm:
         (anna,) = await swarm.start("anna", data=whole)
-        (bert,) = await swarm.start("bert", data=make_empty(whole, "bert"))
+        (bert,) = await swarm.start("bert", data=make_empty(whole, tmp_path / "bert"))
         most = 0
 
         def has_much() -> bool:
@@ -151,7 +150,7 @@ def test_train_step_is_none_until_there_is_data(tmp_path: Path, whole: Path):
         network={"host": "127.0.0.1", "port": 0, "lan": False, "announce_host": "127.0.0.1"},
         state_dir=tmp_path / "state",
     )
-    empty = make_empty(whole, "empty")
+    empty = make_empty(whole, tmp_path / "empty")
     node = SwarmNode(config, SwarmToken(bytes(32)), Workload(TinyModel(), empty))
     node.start()
     try:

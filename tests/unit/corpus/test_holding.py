@@ -148,6 +148,16 @@ def test_a_disk_that_refuses_is_named(
     assert (empty.own / f"{UNFINISHED}{empty.shards[0].name}").exists()
 
 
+def test_a_shard_that_vanished_is_named_when_it_is_to_be_used(whole: Path):
+    holding = ShardHolding(whole, None)
+    (whole / "train-00002.tokens").unlink()
+    with pytest.raises(DataError, match=r"cannot read .*train-00002.tokens: No such file"):
+        make_batches(holding).prepare(holding.held)
+    (whole / "train-00002.tokens").mkdir()
+    with pytest.raises(DataError, match=r"cannot read .*train-00002.tokens"):
+        make_batches(holding).prepare(holding.held)
+
+
 def make_batches(holding: ShardHolding) -> ShardBatches:
     def make_sampler(tokens: Tokens) -> WindowSampler:
         return WindowSampler(tokens, context=16, batch_size=2, seed=0, node_id=NodeId(bytes(20)))
