@@ -134,11 +134,10 @@ def _tell_missing(found: ShardFolder) -> None:
 def _list(names: list[str]) -> str:
     """Names of shards, those that follow one another as a range."""
     ranges: list[list[str]] = []
-    for name in sorted(names, reverse=True):
+    for name in names:
         kind, number = _split_name(name)
-        after = _split_name(ranges[-1][0]) if ranges else None
-        if after == (kind, number + 1):
-            ranges[-1].insert(0, name)
+        if ranges and _split_name(ranges[-1][-1]) == (kind, number - 1):
+            ranges[-1].append(name)
         else:
             ranges.append([name])
     ends = [dict.fromkeys((r[0], r[-1])) for r in ranges]

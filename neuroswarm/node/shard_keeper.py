@@ -75,6 +75,8 @@ class ShardKeeper(Service):
         self._prepared = batches.in_use
         self._room = Room(0, 0)
         self._missing: list[int] = []
+        self._unwanted = frozenset[int]()
+        """Shards of which a part is here that is not to become whole; it is about to go."""
         self._looking_since = 0
         self._is_told_of_room = False
         self._changed = asyncio.Event()
@@ -167,9 +169,11 @@ class ShardKeeper(Service):
             self._crew.is_looking = not self._crew.is_looking
             self._looking_since = self._crew.num_looks
         self._crew.is_urgent = not self._batches.has_data
-        self._missing = [index for index in wanted if index not in fetched]
+        # Others may have landed since: what is here must not be fetched again.
+        self._missing = [index for index in wanted if index not in self._holding.fetched]
+        self._unwanted = unfinished.union(self._crew.under_way).difference(wanted)
         self._crew.want(map(self._name, self._fitting()))
-        for index in unfinished.difference(wanted, self._crew.under_way):
+        for index in self._unwanted.difference(self._crew.under_way):
             await asyncio.to_thread(self._holding.discard, index)
         self._say_if_there_is_no_room(order)
         self._choose_who_leaves(wanted, order)
@@ -218,7 +222,7 @@ class ShardKeeper(Service):
         """What can be fetched now, beside the shards that are here and may have to go first."""
         # Before there is anything to train on, space kept for checkpoints may be used for it.
         room = self._room.num_bytes if self._batches.has_data else self._room.at_most
-        room -= self._num_bytes(self._holding.fetched)
+        room -= self._num_bytes(self._holding.fetched | self._unwanted)
         fitting = []
         for index in self._missing:
             size = self._corpus[index].num_bytes

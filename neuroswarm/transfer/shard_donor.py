@@ -57,7 +57,8 @@ class ShardDonor:
             clock: Measures idleness and the rate.
             uplink: Bounds what is given besides.
         """
-        self._shards = shards
+        self.shards = shards
+        """What it gives out."""
         self._clock = clock
         self._uplink = uplink
         self._places = Places(cfg.max_downloads)
@@ -75,9 +76,9 @@ class ShardDonor:
 
     async def _on_held(self, _caller: NodeId, data: bytes) -> bytes:
         wanted = parse(shards_pb2.HeldRequest, data).corpus
-        if self._shards is None or self._shards.corpus != wanted:
+        if self.shards is None or self.shards.corpus != wanted:
             return shards_pb2.HeldReply(is_known=False).SerializeToString()
-        held = self._shards.held_bits()
+        held = self.shards.held_bits()
         return shards_pb2.HeldReply(is_known=True, held=held).SerializeToString()
 
     async def _on_bytes(self, caller: NodeId, data: bytes) -> AsyncIterator[bytes]:
@@ -122,7 +123,7 @@ class ShardDonor:
         return not place.is_lost
 
     def _open(self, sha256: bytes) -> BinaryIO | None:
-        path = None if self._shards is None else self._shards.find(sha256)
+        path = None if self.shards is None else self.shards.find(sha256)
         try:
             return None if path is None else path.open("rb")
         except OSError:

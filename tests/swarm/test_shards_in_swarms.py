@@ -110,7 +110,7 @@ async def test_a_liar_is_left_for_an_honest_donor(tmp_path: Path, whole: Path):
             def find(self, _sha256: bytes) -> Path:
                 return wrong
 
-        donor._shards = Liar()
+        donor.shards = Liar()
         (bert,) = await swarm.start("bert", data=make_empty(whole, tmp_path / "bert"))
         await swarm.until(lambda: shards(bert)["wrong_total"] >= 1, what="a lie")
         assert num_held(bert) == 0
