@@ -56,6 +56,11 @@ class StateFolder:
         return self.path / "incoming"
 
     @property
+    def shards_path(self) -> Path:
+        """The folder of token shards that were fetched from peers, one in it for each corpus."""
+        return self.path / "shards"
+
+    @property
     def said_path(self) -> Path:
         """The folder of what was signed in rounds that no checkpoint covers."""
         return self.path / "said"

@@ -1,4 +1,4 @@
-"""`neuroswarm data`: make, look at and check token shards."""
+"""`neuroswarm data`: make, describe, look at and check token shards."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from neuroswarm.values import counted
 if TYPE_CHECKING:
     from neuroswarm.corpus.manifest import Manifest
     from neuroswarm.corpus.preparing import Progress
+    from neuroswarm.corpus.shards import ShardFolder
     from neuroswarm.corpus.tokenizer import Tokenizer
 
 app = typer.Typer(help="Make text into token shards, which nodes train on without reading it all.")
@@ -66,23 +67,40 @@ def prepare(
     _describe(out, manifest)
 
 
+@app.command()
+def describe(
+    folder: Folder,
+    to: Annotated[Path, typer.Option(help="The folder to make.")],
+) -> None:
+    """Make a small folder that says what FOLDER holds, for nodes that fetch its shards from peers.
+
+    It has the manifest, and the vocabulary if there is one. Give it to others like a torrent file:
+    `neuroswarm node --data` takes it. Delete it to undo it.
+    """
+    from neuroswarm.corpus.describing import describe as make
+
+    manifest = make(folder, to)
+    shards = counted(len(manifest.shards), "shard")
+    typer.echo(f"{to}: describes {manifest.num_tokens:,} tokens in {shards}")
+    typer.echo(f"id: {manifest.id[:16]}")
+
+
 @app.command("show")
 def show_(folder: Folder) -> None:
-    """Tell what is in a folder of shards."""
+    """Tell what is in a folder of shards, and which of them are here."""
     from neuroswarm.corpus.shards import ShardFolder
 
     found = ShardFolder(folder)
     _describe(folder, found.manifest)
-    missing = len(found.manifest.shards) - len(found.held)
-    if missing:
-        typer.echo(f"missing here: {counted(missing, 'shard')}")
+    _tell_missing(found)
 
 
 @app.command()
 def verify(folder: Folder) -> int:
     """Read all files and hold them against the manifest.
 
-    Exit code 74 if one is damaged, 78 if what is there is not enough to train on.
+    Exit code 74 if one is damaged, 78 if what is there is not enough to train on without fetching
+    more from peers.
     """
     from neuroswarm.corpus.shards import ShardFolder
 
@@ -96,8 +114,40 @@ def verify(folder: Folder) -> int:
     typer.echo(
         f"sound: {counted(len(found.held), 'shard')}" + (f", {missing} missing" if missing else "")
     )
+    _tell_missing(found)
     found.open_tokens()  # says what is missing for a node to train on it
     return ExitCode.OK
+
+
+def _tell_missing(found: ShardFolder) -> None:
+    """Name the shards that are here and those that are not, if any is not."""
+    names = [shard.name for shard in found.manifest.shards]
+    held = {shard.name for shard in found.held}
+    if len(held) == len(names):
+        return
+    for what, is_here in (("here", True), ("missing here", False)):
+        listed = [name for name in names if (name in held) is is_here]
+        typer.echo(f"{what}: {counted(len(listed), 'shard')}{_list(listed)}")
+    typer.echo("a node fetches missing ones from its peers (data.fetch)")
+
+
+def _list(names: list[str]) -> str:
+    """Names of shards, those that follow one another as a range."""
+    ranges: list[list[str]] = []
+    for name in names:
+        kind, number = _split_name(name)
+        if ranges and _split_name(ranges[-1][-1]) == (kind, number - 1):
+            ranges[-1].append(name)
+        else:
+            ranges.append([name])
+    ends = [dict.fromkeys((r[0], r[-1])) for r in ranges]
+    shown = [" to ".join(name.removesuffix(".tokens") for name in pair) for pair in ends]
+    return f": {', '.join(shown)}" if shown else ""
+
+
+def _split_name(name: str) -> tuple[str, int]:
+    kind, _, number = name.removesuffix(".tokens").rpartition("-")
+    return kind, int(number)
 
 
 def _choose_tokenizer(name: str) -> Tokenizer:

@@ -350,6 +350,18 @@ class DataConfig(Section):
     library source."""
     max_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
     """Bytes of text read at most; token shards stay on the disk and have no limit."""
+    fetch: bool = True
+    """Fetch shards that the folder lacks from peers, as many as `resources.max_storage_mb` allows;
+    off: train on those that are there."""
+    max_downloads: int = Field(default=4, ge=1, le=1024)
+    """Peers that fetch shards from this node at once; more are sent elsewhere."""
+    max_upload_mbit: float | None = Field(default=None, gt=0)
+    """Mbit/s that all of them together get. Unset: no limit but that of the node."""
+    plateau_rounds: int = Field(default=20, ge=1, le=10_000)
+    """Rounds over which the loss must have fallen, against as many before, or shards are changed
+    for others, where not all fit."""
+    plateau_gain: float = Field(default=0.005, ge=0, le=1)
+    """Share of the loss by which it must have fallen; 0: shards are changed only where it rises."""
 
 
 class ResourceConfig(Section):
@@ -362,7 +374,7 @@ class ResourceConfig(Section):
     max_cpu_threads: int = Field(default=4, ge=1)
     """Processor threads for training, never more than there are cores."""
     max_storage_mb: int = Field(default=10000, ge=1)
-    """Disk space for data and checkpoints, MB."""
+    """Disk space for data and checkpoints, MB; where they take more, no shards are fetched."""
     available_memory_mb: int | None = Field(default=None, ge=1)
     """Memory to use, MB. Unset: what the machine has free."""
     memory_to_disk: Literal["auto", "on", "off"] = "auto"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -130,6 +131,17 @@ def find_usable(folder: Path, manifest: Manifest) -> tuple[list[Shard], list[Sha
         DataError: a file has another length, or there is none to train on or none held out.
     """
     held = find_held(folder, manifest)
+    require_lengths(folder, manifest, held)
+    train = [shard for shard in held if not shard.is_held_out]
+    held_out = [shard for shard in held if shard.is_held_out]
+    for what, shards in (("training", train), ("held-out", held_out)):
+        if not shards:
+            raise DataError(f"{folder}: none of its {what} shards is there")
+    return train, held_out
+
+
+def require_lengths(folder: Path, manifest: Manifest, held: Iterable[Shard]) -> None:
+    """DataError if one of these files has another length than the manifest says."""
     for shard in held:
         found, expected = (folder / shard.name).stat().st_size, manifest.num_bytes(shard)
         if found != expected:
@@ -137,9 +149,3 @@ def find_usable(folder: Path, manifest: Manifest) -> tuple[list[Shard], list[Sha
                 f"{folder / shard.name} has {found} bytes (its manifest says {expected}): it is "
                 "damaged; prepare the data anew, or copy it again"
             )
-    train = [shard for shard in held if not shard.is_held_out]
-    held_out = [shard for shard in held if shard.is_held_out]
-    for what, shards in (("training", train), ("held-out", held_out)):
-        if not shards:
-            raise DataError(f"{folder}: none of its {what} shards is there")
-    return train, held_out

@@ -15,6 +15,7 @@ from torch import Tensor
 from neuroswarm.corpus.manifest import (
     BYTES,
     VOCABULARY,
+    Manifest,
     Shard,
     find_held,
     find_usable,
@@ -50,9 +51,10 @@ class ShardFolder:
         Raises:
             DataError: a file has another length, or there is none to train on or none held out.
         """
-        usable = find_usable(self.path, self.manifest)
-        train, held_out = ([self._map(shard) for shard in shards] for shards in usable)
-        return ShardTokens(train, held_out)
+        train, held_out = find_usable(self.path, self.manifest)
+        shards = [*train, *held_out]
+        held = {i: map_shard(self.path / s.name, self.manifest, s) for i, s in enumerate(shards)}
+        return ShardTokens([shard.num_tokens for shard in shards], len(train), held)
 
     def make_tokenizer(self) -> Tokenizer:
         """What made the tokens.
@@ -88,10 +90,11 @@ class ShardFolder:
         elif hash_file(self.path / VOCABULARY) != self.manifest.tokenizer:
             yield VOCABULARY, "it is not the vocabulary that made the shards"
 
-    def _map(self, shard: Shard) -> Tensor:
-        dtype = dtype_for(self.manifest.vocab_size)
-        path = str(self.path / shard.name)
-        return torch.from_file(path, shared=False, size=shard.num_tokens, dtype=dtype)
+
+def map_shard(path: Path, manifest: Manifest, shard: Shard) -> Tensor:
+    """A shard's tokens, mapped from its file; nothing is read yet."""
+    dtype = dtype_for(manifest.vocab_size)
+    return torch.from_file(str(path), shared=False, size=shard.num_tokens, dtype=dtype)
 
 
 def hash_file(path: Path) -> str:

@@ -6,7 +6,7 @@ Knows nothing of how they were made or of who trains on which.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
@@ -100,32 +100,76 @@ class FlatTokens:
 
 
 class ShardTokens:
-    """Shards one after the other, training ones first; no window crosses from one to the next.
+    """The shards of a corpus one after the other, training ones first; some may be missing.
+
+    A position counts over all shards, missing ones included, so that it means the same at every
+    node whatever is held there. No window crosses from one shard to the next.
 
     Args:
-        train: Shards to train on: unsigned integers, 1-D, usually mapped from files.
-        held_out: Shards to hold out.
+        sizes: Tokens of every shard of the corpus, training ones first.
+        num_train: How many of the shards are to train on, 0 to their number.
+        held: The shards that are here, by their place in `sizes`: unsigned integers, 1-D, usually
+            mapped from files.
+
+    Raises:
+        ValueError: a shard that is here has another length, or none in `sizes`.
     """
 
-    def __init__(self, train: Sequence[Tensor], held_out: Sequence[Tensor]) -> None:
-        self._shards = (*train, *held_out)
-        self._num_train = len(train)
-        self._starts = [0, *accumulate(shard.numel() for shard in self._shards)]
+    def __init__(self, sizes: Sequence[int], num_train: int, held: Mapping[int, Tensor]) -> None:
+        for index, shard in held.items():
+            if not 0 <= index < len(sizes) or shard.numel() != sizes[index]:
+                raise ValueError(f"shard {index} has {shard.numel()} tokens, which is not its size")
+        self._held = dict(held)
+        self._num_train = num_train
+        self._starts = [0, *accumulate(sizes)]
 
     @property
     def num_tokens(self) -> int:
-        """How many there are."""
-        return self._starts[-1]
+        """How many are here."""
+        return sum(shard.numel() for shard in self._held.values())
+
+    @property
+    def held(self) -> frozenset[int]:
+        """The shards that are here."""
+        return frozenset(self._held)
 
     def split(self, window: int) -> Split:
-        """The training shards and those held out, without the ones shorter than a window.
+        """The training shards and those held out that are here, without those below a window.
 
         Raises:
             DataError: there is not one of each.
         """
+        return self._split(window, self._held)
+
+    def layout(self, window: int) -> Split:
+        """As `split`, of the whole corpus: the same at every node.
+
+        Raises:
+            DataError: the corpus has not one of each.
+        """
+        return self._split(window, range(len(self._starts) - 1))
+
+    def is_held(self, start: int) -> bool:
+        """Whether the shard that a position lies in is here."""
+        return self._shard_of(start) in self._held
+
+    def windows(self, starts: Sequence[int], length: int) -> Tensor:
+        """Windows that begin at these positions, in shards that are here: int64 [B, T]."""
+        rows = []
+        for start in starts:
+            index = self._shard_of(start)
+            rows.append(_gather(self._held[index], [start - self._starts[index]], length))
+        return torch.cat(rows)
+
+    def _shard_of(self, position: int) -> int:
+        return bisect_right(self._starts, position) - 1
+
+    def _split(self, window: int, among: Container[int]) -> Split:
         ends = list(zip(self._starts, self._starts[1:], strict=False))
-        train, held_out = ends[: self._num_train], ends[self._num_train :]
-        found = [tuple(r for r in ranges if r[1] - r[0] >= window) for ranges in (train, held_out)]
+        found = []
+        for indices in (range(self._num_train), range(self._num_train, len(ends))):
+            spans = (ends[index] for index in indices if index in among)
+            found.append(tuple(span for span in spans if span[1] - span[0] >= window))
         for what, ranges in zip(("to train on", "held out"), found, strict=True):
             if not ranges:
                 raise DataError(
@@ -133,18 +177,6 @@ class ShardTokens:
                     "prepare more text, or train with a shorter context"
                 )
         return Split(*found)
-
-    def layout(self, window: int) -> Split:
-        """The same: all of it is here."""
-        return self.split(window)
-
-    def windows(self, starts: Sequence[int], length: int) -> Tensor:
-        """Windows that begin at these positions: int64 [B, T]."""
-        rows = []
-        for start in starts:
-            index = bisect_right(self._starts, start) - 1
-            rows.append(_gather(self._shards[index], [start - self._starts[index]], length))
-        return torch.cat(rows)
 
 
 def split_tokens(num_tokens: int, window: int) -> Split:

@@ -100,7 +100,8 @@ def examine_machine(
 
 def _judge_data(settings: Mapping[str, Any]) -> Finding:
     data, path = settings["data"], settings["data"]["path"]
-    facts = judge_data.read_data(None if path is None else Path(path), data["max_bytes"])
+    place = None if path is None else Path(path)
+    facts = judge_data.read_data(place, data["max_bytes"], may_fetch=data["fetch"])
     return judge_data.judge_data(facts, 2 * (settings["training"]["context"] + 1))
 
 

@@ -45,6 +45,7 @@ from neuroswarm.node.recorder import Recorder, Sinks
 from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
 from neuroswarm.node.restoring import restore_history, take_up
+from neuroswarm.node.shard_room import ShardRoom, assemble_shards
 from neuroswarm.node.shelving import Shelving
 from neuroswarm.node.solo import Solo
 from neuroswarm.node.statistics import Statistics
@@ -94,6 +95,7 @@ class Parts:
     web: WebServer
     checkpointer: Checkpointer
     meter: Meter
+    shards: ShardRoom
 
 
 class NodeCore(Service):
@@ -134,7 +136,7 @@ class NodeCore(Service):
     @property
     def is_voter(self) -> bool:
         """Whether peers are to wait for it, although it may only listen for a moment."""
-        if not self.is_training or self._parts is None or not self._parts.replica.has_state:
+        if not self.is_training or self._parts is None or not self._parts.replica.can_train:
             return False
         is_expelled = self._parts.home.key.node_id in self._parts.replica.state.rules.expelled_ids
         is_elsewhere = self._parts.meter.is_silent or self._parts.compute.is_stalled
@@ -215,6 +217,7 @@ class NodeCore(Service):
             await stack.enter_async_context(service)
         await stack.enter_async_context(parts.rounds.gossip)
         await stack.enter_async_context(parts.rounds.donor)
+        await stack.enter_async_context(parts.shards)
         await self._take_first_state(parts)
         stack.push_async_callback(parts.checkpointer.save_last)
         await stack.enter_async_context(parts.recorder)
@@ -237,6 +240,7 @@ class NodeCore(Service):
             parts.membership.acquaintance.whereabouts,
             parts.rounds.gossip,
             parts.rounds.donor,
+            parts.shards,
             parts.recorder,
             parts.checkpointer,
             parts.rounds.driver,
@@ -298,8 +302,8 @@ class NodeCore(Service):
         compute, trainer, replica = await self._make_replica(home)
         cohort = make_cohort(config.network.name, replica)
         meter = Meter(config.metering, home.traffic, self._around.clock)
-        inner = self._around.make_carriers(home.key, self._tokens, config)
-        carriers = MeteredCarriers(inner, meter)
+        make_carriers = self._around.make_carriers
+        carriers = MeteredCarriers(make_carriers(home.key, self._tokens, config), meter)
         reporter = Reporter(self, Statistics(home.key.node_id))
         membership = assemble_membership(
             config,
@@ -312,10 +316,8 @@ class NodeCore(Service):
             locate=reporter.dht_endpoint,
             clock=clock,
         )
-        presence = membership.record.presence
-        self._vigil = Vigil(
-            clock, presence, membership.peers, on_wake=membership.heartbeat.announce_now
-        )
+        presence, announce = membership.record.presence, membership.heartbeat.announce_now
+        self._vigil = Vigil(clock, presence, membership.peers, on_wake=announce)
         recorder = self._make_recorder(home, replica, membership, reporter)
         rounds = assemble_rounds(
             config,
@@ -338,7 +340,6 @@ class NodeCore(Service):
         checkpointer = make_checkpointer(
             home, replica, recorder, reporter, cfg=config.checkpoint, clock=self._around.clock
         )
-        recorder.note_state = checkpointer.note_outer
         recorder.held_out = rounds.crowd.held_out  # where the peers' figures go
         recorder.put_away = Shelving(home.shelf, replica, rounds.intake).put_away
         save_before_leaving(membership.peers, cohort.swarm_id, checkpointer)
@@ -348,15 +349,20 @@ class NodeCore(Service):
             listen_s=config.rounds.genesis_wait_s,
             is_stopping=lambda: self.state is State.STOPPING,
         ).on_change  # fmt: skip
+        shards = assemble_shards(
+            config, carriers, home=home, trainer=trainer, replica=replica, crowd=rounds.crowd,
+            announce=announce, recorder=recorder, meter=meter, clock=clock,
+        )  # fmt: skip
         return Parts(
             home, compute, trainer, replica, cohort, carriers,
-            membership, rounds, recorder, reporter, web, checkpointer, meter,
+            membership, rounds, recorder, reporter, web, checkpointer, meter, shards,
         )  # fmt: skip
 
     async def _make_replica(self, home: Home) -> tuple[ComputeThread, TrainedModel, Replica]:
         config, clock = self.config, self._around.clock
         num_threads = choose_num_threads(config.resources.max_cpu_threads)
-        prepared = await asyncio.to_thread(self._workload.prepare, config, clock)
+        prepare, fetched = self._workload.prepare, home.folder.shards_path
+        prepared = await asyncio.to_thread(prepare, config, clock, fetched=fetched)
         trainer, self._about_model = prepared.trainer, prepared.about
         kind = LentThread if isinstance(trainer, LoopModel) else ComputeThread
         compute = kind(num_threads=num_threads, clock=clock)

@@ -56,7 +56,9 @@ def make_checkpointer(
     )
     budget = ByteBudget(home.daily_bytes, clock.monotonic())
     home.held.has_room = lambda num_bytes: budget.left(clock.monotonic()) >= num_bytes
-    return Checkpointer(home.store, subject, cfg, budget=budget, clock=clock)
+    checkpointer = Checkpointer(home.store, subject, cfg, budget=budget, clock=clock)
+    recorder.note_state = checkpointer.note_outer
+    return checkpointer
 
 
 def save_before_leaving(peers: PeerTable, swarm_id: bytes, checkpoints: Expectant) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from neuroswarm.metering.metered import Gate, MeteredDatagrams, MeteredRpc
 from neuroswarm.node.carriers import Carriers, WrappedCarriers
 
-SELF_PACED = ("State/Piece",)
+SELF_PACED = ("State/Piece", "Shards/Bytes")
 """Streams that their handlers pace: a donor must know for how long it held a downloader up."""
 
 

@@ -109,12 +109,14 @@ class SwarmNode:
             await self._core.start()
 
     async def train_step_async(self) -> float | None:
-        """Take one inner step; returns its loss, or None if training is off."""
+        """Take one inner step; returns its loss, or None if training is off or there is no data."""
         if not self.config.run.training:
             return None
         self._require_own_steps()
         self._core.begin_training()
         parts = self._core.require_parts()
+        if not parts.trainer.has_data():
+            return None
         while (report := await parts.compute.run(parts.replica.step)) is RESTED:
             pass
         return report.loss
@@ -158,6 +160,8 @@ class SwarmNode:
     def train_step(self) -> float | None:
         """Take one inner step; returns its loss in nats, or None if training is off.
 
+        None too while no token shards are here yet.
+
         Rounds go on beside it: nothing on the network is waited for.
 
         Raises:
@@ -175,6 +179,8 @@ class SwarmNode:
             )
         if not self._core.is_training:
             self._call(self._begin())
+        if not parts.trainer.has_data():
+            return None
         while (report := parts.compute.run_sync(parts.replica.step)) is RESTED:
             pass
         return report.loss

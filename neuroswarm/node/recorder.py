@@ -83,6 +83,8 @@ class Recorder(Service):
         """Hears of every outer state that the node stands on; has it written."""
         self.put_away: Callable[[], Awaitable[None]] = _keep
         """Moves what a finished round has left from the memory to the disk."""
+        self.note_loss: Callable[[float | None], None] = _ignore
+        """Hears the held-out loss of every outer state that is evaluated; None: there is none."""
         self._waiting: asyncio.Queue[_Work] = asyncio.Queue()
         self.progressed = asyncio.Event()
         """Set after every commit and every evaluation; whoever waits for it clears it."""
@@ -155,6 +157,7 @@ class Recorder(Service):
         known = loss if math.isfinite(loss) else None
         self._statistics.held_out_loss = known
         self.held_out.note_own(work.state, loss)
+        self.note_loss(known)
         await self._append({**work.event, "held_out_loss": known})
         if work.left is not None:
             await self._keep_left(work.left)
@@ -191,7 +194,7 @@ class Recorder(Service):
             logger.warning("state left behind in round %d kept in %s", state.round, path)
 
 
-def _ignore(_state: OuterState) -> None:
+def _ignore(_what: object) -> None:
     pass
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,8 @@ MAX_COMMIT_WAIT_S = 2.0
 """Longest wait of a snapshot for a commit in progress."""
 
 _LOOK_S = 0.005
+
+NO_DATA_REST_S = 0.05
 
 SLOW_STEP_S = 0.25
 """Seconds between the ends of two steps above which a copy of the parameters is kept ready: to wait
@@ -91,6 +94,8 @@ class Replica:
     ) -> None:
         self.solo = solo
         """Takes the inner steps."""
+        self.begin_round: Callable[[], None] = _nothing
+        """Called between two steps, on the compute thread, when a round is over."""
         self._clock = solo.clock
         self._compute = compute
         self._trainer = trainer
@@ -122,6 +127,11 @@ class Replica:
     def has_state(self) -> bool:
         """Whether there is one yet."""
         return bool(self._states)
+
+    @property
+    def can_train(self) -> bool:
+        """Whether there is a state to train from, and data to train on."""
+        return self.has_state and self._trainer.has_data()
 
     def states(self) -> Iterable[OuterState]:
         """The outer states held, newest first, for peers that download one."""
@@ -212,9 +222,14 @@ class Replica:
     def step(self) -> StepReport | Rested:
         """Take one inner step, on the compute thread; a moment's rest if a lone node must wait.
 
+        A longer one while there is nothing to train on yet.
+
         Raises:
             ComputeError: as `Trainer.step`.
         """
+        if not self._trainer.has_data():
+            time.sleep(NO_DATA_REST_S)
+            return RESTED
         report = self.solo.step()
         if report is not RESTED:
             self.note_step()
@@ -348,6 +363,7 @@ class Replica:
             self._trainer.take_share(share)
             self._books.use_codec(self.codec, contribution_momentum=new.rules.contribution_momentum)
             self.solo.end_commit()
+            self.begin_round()
 
         await self._compute.run(shift)
 
@@ -368,6 +384,10 @@ class Replica:
             await self._clock.sleep(_LOOK_S)
         outer, local, books, inner = found
         return Snapshot(outer, local, await asyncio.to_thread(books), inner)
+
+    async def begin_with_data(self) -> None:
+        """The first data is here: use it without waiting for the end of a round."""
+        await self._compute.run(lambda: self.begin_round())
 
     async def evaluate_state(self, state: OuterState, num_batches: int) -> float:
         """Held-out loss of an outer state on this node's part of the text, nats per token.
@@ -397,3 +417,7 @@ class Replica:
     def _books(self) -> Ledger:
         assert self._ledger is not None, "adopt or restore comes first"
         return self._ledger
+
+
+def _nothing() -> None:
+    pass

@@ -17,10 +17,13 @@ from torch import Tensor, nn
 from neuroswarm.clock import Clock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.config.model_shape import BUILT_IN
+from neuroswarm.corpus.holding import ShardHolding, find_corpus
 from neuroswarm.corpus.loading import BYTE_VOCABULARY, Corpus, load_corpus
+from neuroswarm.corpus.manifest import BYTES, VOCABULARY, find_usable, is_shard_folder
+from neuroswarm.corpus.shard_batches import ShardBatches
 from neuroswarm.corpus.tokenizer import FileTokenizer
 from neuroswarm.data.sampler import WindowSampler
-from neuroswarm.data.tokens import FlatTokens
+from neuroswarm.data.tokens import FlatTokens, Tokens
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.errors import ConfigError
@@ -65,8 +68,16 @@ class Workload:
         assert isinstance(trainer, Trainer), "a loop of one's own has no trainer"
         return trainer
 
-    def prepare(self, config: SwarmNodeConfig, clock: Clock) -> Prepared:
+    def prepare(
+        self, config: SwarmNodeConfig, clock: Clock, *, fetched: Path | None = None
+    ) -> Prepared:
         """Build model and data and put them together. Blocks; takes seconds for large texts.
+
+        Args:
+            config: The settings.
+            clock: Measures steps.
+            fetched: Folder for token shards that are fetched from peers. None: none are, and what
+                is here must do.
 
         Raises:
             DataError: there is no text to train on.
@@ -76,7 +87,7 @@ class Workload:
         if self.has_own_loop:
             return self._prepare_for_loop(config)
         folder = find_folder(config.training.model) if self.model is None else None
-        batches, vocabulary = self._batches(config, folder)
+        batches, vocabulary = self._batches(config, folder, fetched)
         with _naming_what_does_not_fit():
             built = self._build(config, vocabulary.size)
             adapt(
@@ -121,12 +132,14 @@ class Workload:
         return build_model(config.training, vocab_size)
 
     def _batches(
-        self, config: SwarmNodeConfig, folder: HfFolder | None
+        self, config: SwarmNodeConfig, folder: HfFolder | None, fetched: Path | None
     ) -> tuple[Batches, Vocabulary]:
         """What to train on, and the vocabulary that the model needs for it."""
         training = config.training
         if isinstance(self.data, Path) or self.data is None:
             path = self.data or config.data.path
+            if path is not None and is_shard_folder(path):
+                return _open_shards(path, config, fetched)
             text = None if folder is None else folder.vocabulary
             corpus = load_corpus(
                 path,
@@ -151,6 +164,42 @@ class Workload:
         doing = "training" if config.run.training else "measuring the held-out loss"
         logger.info("%s on %s: %d tokens", doing, corpus.source, corpus.tokens.num_tokens)
         return sampler, Vocabulary(corpus.vocab_size, corpus.tokenizer, corpus.vocabulary)
+
+
+def _open_shards(
+    path: Path, config: SwarmNodeConfig, fetched: Path | None
+) -> tuple[ShardBatches, Vocabulary]:
+    """Batches of the shards that are here; without `fetched` there must be enough."""
+    training = config.training
+    own = None if fetched is None or not config.data.fetch else find_corpus(path, fetched)
+    holding = ShardHolding(path, own)
+
+    def make_sampler(tokens: Tokens) -> WindowSampler:
+        return WindowSampler(
+            tokens,
+            context=training.context,
+            batch_size=training.batch_size,
+            seed=training.seed,
+        )
+
+    batches = ShardBatches(holding, training.context + 1, make_sampler)
+    if own is None:
+        find_usable(path, holding.manifest)
+    if own is None or batches.is_enough(holding.held):
+        batches.prepare(holding.held)
+        batches.begin_round()
+    missing = len(holding.shards) - len(holding.held)
+    logger.info(
+        "%s: %d of %d shards are here%s%s",
+        path,
+        len(holding.held),
+        len(holding.shards),
+        ", others are fetched from peers" if missing and own is not None else "",
+        "" if batches.has_data else "; training waits for one to train on and one held out",
+    )
+    name = holding.manifest.tokenizer
+    file = path / VOCABULARY if name != BYTES else None
+    return batches, Vocabulary(holding.manifest.vocab_size, name, file)
 
 
 def make_genesis(

@@ -87,6 +87,8 @@ class Member:
     step_s: float
     """Least time of an inner step, seconds."""
     clock: Clock
+    data: Path | None = None
+    """What it trains on; None for `tiny_text`."""
     rests_at: int | None = None
     """Inner steps since its last publication at which it rests; None: those of two rounds."""
     first_round: int = -1

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -166,6 +167,7 @@ class Swarm:
         clock: Clock | None = None,
         knows: Collection[str] | None = None,
         seeds: Collection[str] = (),
+        data: Path | None = None,
     ) -> list[Member]:
         """Start new nodes that know of all earlier ones, and let them train.
 
@@ -177,11 +179,13 @@ class Swarm:
             clock: What they take for the time; None for the real one.
             knows: Members whose heartbeat endpoints they are told; None for all earlier ones.
             seeds: Members whose endpoints in the DHT they are told.
+            data: What they train on, with ids below 32 unless the model is built in; None for
+                `tiny_text`.
         """
         made = [
             self._make(
                 name, model_seed=model_seed, is_trainer=trains, tamper=tamper, clock=clock,
-                knows=knows, seeds=seeds,
+                knows=knows, seeds=seeds, data=data,
             )
             for name in names
         ]  # fmt: skip
@@ -209,7 +213,12 @@ class Swarm:
         await self.bury(*(m for m in members if m.core.state is not State.STOPPED))
         again = [
             self._make(
-                m.name, model_seed=m.model_seed, is_trainer=trains, tamper=m.tamper, clock=m.clock
+                m.name,
+                model_seed=m.model_seed,
+                is_trainer=trains,
+                tamper=m.tamper,
+                clock=m.clock,
+                data=m.data,
             )
             for m in members
         ]
@@ -226,6 +235,7 @@ class Swarm:
         clock: Clock | None,
         knows: Collection[str] | None = None,
         seeds: Collection[str] = (),
+        data: Path | None = None,
     ) -> Member:
         known = self.members.get(name)
         host = known.host if known else f"10.0.1.{len(self.members) + 1}"
@@ -256,10 +266,12 @@ class Swarm:
             clock=clock or SystemClock(),
         )
         workload = self._make_workload(name, model_seed)
+        if data is not None:
+            workload = replace(workload, data=data)
         core = NodeCore(SwarmNodeConfig(**config), SwarmToken(bytes(32)), workload, surroundings)
         member = Member(
             name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s,
-            surroundings.clock,
+            surroundings.clock, data,
         )  # fmt: skip
         self.members[name] = member
         return member

@@ -5,8 +5,9 @@ Refuses to know who takes the inner steps, with which optimiser and on what.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -95,6 +96,8 @@ class TrainedModel(ABC):
         """Steps dropped because loss or gradient were not finite."""
         self.last_loss: float | None = None
         """Training loss of the newest step that counts and whose loss is known; nats."""
+        self.has_data: Callable[[], bool] = _always
+        """Whether there is something to train on; once there is, there always is."""
         self._model = model
 
     @property
@@ -139,13 +142,16 @@ class TrainedModel(ABC):
     ) -> float:
         """Mean held-out loss in nats of the given parameters, or of the local ones with None.
 
-        The local parameters are back in place, bit for bit, on return and on any error.
+        The local parameters are back in place, bit for bit, on return and on any error. NaN while
+        there is nothing to measure it on.
 
         Args:
             flats: float32 [N] per fragment.
             num_batches: How many batches to take the mean of.
             share: Whose part of the held-out data; None, and data that knows no shares, for all.
         """
+        if not self.has_data():
+            return math.nan
         held = self.fragments.copies() if flats is not None else ()
         try:
             if flats is not None:
@@ -227,3 +233,7 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+def _always() -> bool:
+    return True

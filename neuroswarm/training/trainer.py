@@ -75,7 +75,7 @@ class Trainer(TrainedModel):
         loss_fn: LossFunction = next_token_loss,
     ) -> None:
         super().__init__(model)
-        self._batches = batches
+        self.batches = batches
         self._loss_fn = loss_fn
         self._clock = clock
         self._seed = config.seed
@@ -94,7 +94,7 @@ class Trainer(TrainedModel):
         Nothing changes for data that knows no shares. The others are told before the next step,
         so that what they raise is an error of that step.
         """
-        if share != self._share and isinstance(self._batches, ShareAware):
+        if share != self._share and isinstance(self.batches, ShareAware):
             self._share, self._share_from = share, self._position
 
     def step(self) -> StepReport:
@@ -154,10 +154,10 @@ class Trainer(TrainedModel):
 
     def _read(self) -> Batch:
         share = self._share
-        if share is not None and share != self._told and isinstance(self._batches, ShareAware):
-            self._batches.take_share(share)
+        if share is not None and share != self._told and isinstance(self.batches, ShareAware):
+            self.batches.take_share(share)
             self._told = share
-        return self._batches.train(self._position - self._share_from)
+        return self.batches.train(self._position - self._share_from)
 
     def _differentiate(self, loss: Tensor) -> bool:
         self._optimizer.zero_grad()
@@ -196,10 +196,10 @@ class Trainer(TrainedModel):
         return math.fsum(losses) / num_batches
 
     def _held_out_loss(self, index: int, num_batches: int, share: Share | None) -> float:
-        if share is not None and isinstance(self._batches, ShareAware):
-            batch = self._batches.held_out_of(share, index, num_batches)
+        if share is not None and isinstance(self.batches, ShareAware):
+            batch = self.batches.held_out_of(share, index, num_batches)
         else:
-            batch = self._batches.held_out(index, num_batches)
+            batch = self.batches.held_out(index, num_batches)
         inputs, targets = self._on_device(batch)
         return _scalar(self._loss_fn(self._model, inputs, targets))
 
@@ -216,7 +216,7 @@ class Trainer(TrainedModel):
 
     def _load_place(self, position: int, share: Mapping[str, int] | None, share_from: int) -> None:
         self._position, self._share, self._share_from = position, None, 0
-        if share is not None and isinstance(self._batches, ShareAware):
+        if share is not None and isinstance(self.batches, ShareAware):
             self._share, self._share_from = Share(**share), share_from
 
 

@@ -1,1 +1,1 @@
-"""How an outer state gets from its holders to a peer that lacks it: pieces, donors, downloads."""
+"""How outer states and shards get from their holders to a peer that lacks them."""

@@ -46,6 +46,12 @@ MAX_CHUNK_BYTES = 256 * 1024
 MAX_PIECE_CHUNK_BYTES = 32 * 1024
 """One message of a piece of a state; small, so that slow links show progress."""
 
+MAX_SHARDS = 65536
+"""Token shards of a corpus; an answer that says which are held has a bit for each."""
+
+MAX_SHARD_RANGE_BYTES = 4 * 1024 * 1024
+"""Bytes of a shard that one call brings."""
+
 MAX_INLINE_BYTES = 64 * 1024
 """Payload that may travel with its header."""
 

@@ -18,7 +18,15 @@ from neuroswarm.identity.certificate import MEMBER_NAME, issue
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.net.grpc_settings import METHOD_PREFIX, NONCE_KEY
-from neuroswarm.v1 import envelope_pb2, gossip_pb2, reach_pb2, relay_pb2, rounds_pb2, state_pb2
+from neuroswarm.v1 import (
+    envelope_pb2,
+    gossip_pb2,
+    reach_pb2,
+    relay_pb2,
+    rounds_pb2,
+    shards_pb2,
+    state_pb2,
+)
 from neuroswarm.values import NodeId
 from neuroswarm.wire import limits
 from neuroswarm.wire.relaying import Attachment
@@ -36,7 +44,7 @@ CALLS_OF_IDENTITY = 60
 NUM_CALLERS, NUM_SIGNERS, NUM_STATEMENTS = 4_200, 8_300, 66_000
 """A little more than a node remembers: bans, scores and buckets; positions; ids of statements."""
 
-STREAMS = frozenset({"Gossip/Payload", "State/Piece", "Relay/Attach"})
+STREAMS = frozenset({"Gossip/Payload", "State/Piece", "Shards/Bytes", "Relay/Attach"})
 _SESSION = b"fuzzing!"
 
 
@@ -190,6 +198,17 @@ class Requests:
         offset = min(self._offset(), 2**32 - 1)
         return state_pb2.PieceRequest(digest=digest, piece=piece, offset=offset)
 
+    def held(self, _key: NodeKey) -> Message:
+        """A corpus that nobody has, or none."""
+        corpus = self._rng.choice((b"", self._rng.randbytes(32), self._rng.randbytes(33)))
+        return shards_pb2.HeldRequest(corpus=corpus)
+
+    def shard_bytes(self, _key: NodeKey) -> Message:
+        """A range of a shard that does not exist, from an odd place on."""
+        sha256 = self._rng.choice((b"", b"../manifest.json", self._rng.randbytes(32)))
+        length = self._rng.choice((0, 1, 4 * 1024 * 1024, 4 * 1024 * 1024 + 1, 2**32 - 1))
+        return shards_pb2.BytesRequest(sha256=sha256, offset=self._offset(), length=length)
+
     def dial(self, _key: NodeKey) -> Message:
         """A wish to be called back; there is nothing in it."""
         return reach_pb2.DialRequest()
@@ -243,6 +262,8 @@ _MAKERS: Mapping[str, Callable[[Requests, NodeKey], Message]] = {
     "Gossip/Lineage": Requests.lineage,
     "State/Manifest": Requests.manifest,
     "State/Piece": Requests.piece,
+    "Shards/Held": Requests.held,
+    "Shards/Bytes": Requests.shard_bytes,
     "Reach/Dial": Requests.dial,
     "Reach/Hello": Requests.hello,
     "Relay/Attach": Requests.attach,

@@ -29,7 +29,7 @@ from neuroswarm.relay.switchboard import RelayBounds, Switchboard
 from neuroswarm.rounds import statements
 from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.testing.memory_network import MemoryNetwork
-from neuroswarm.v1 import gossip_pb2, reach_pb2, state_pb2
+from neuroswarm.v1 import gossip_pb2, reach_pb2, shards_pb2, state_pb2
 from neuroswarm.values import Endpoint
 from neuroswarm.wire.messages import parse
 from neuroswarm.wire.relaying import Attachment, decode_attachment, decode_frames
@@ -45,6 +45,8 @@ REQUESTS = {
     "Gossip/Lineage": gossip_pb2.LineageRequest,
     "State/Manifest": state_pb2.ManifestRequest,
     "State/Piece": state_pb2.PieceRequest,
+    "Shards/Held": shards_pb2.HeldRequest,
+    "Shards/Bytes": shards_pb2.BytesRequest,
     "Reach/Dial": reach_pb2.DialRequest,
     "Reach/Hello": reach_pb2.HelloRequest,
 }

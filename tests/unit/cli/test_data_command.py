@@ -65,6 +65,31 @@ def test_files_left_out_are_told(tmp_path: Path, text: Path, capsys: pytest.Capt
     assert "left out, empty or no text: 1 file" in capsys.readouterr().out
 
 
+def test_a_corpus_is_described_for_those_who_fetch_it(
+    tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
+):
+    text.write_text(TEXT * 200)
+    assert prepare(text, tmp_path / "out", "--shard-mb", "1") == ExitCode.OK
+    shown = capsys.readouterr().out
+    small = tmp_path / "small"
+    assert run(["data", "describe", str(tmp_path / "out"), "--to", str(small)]) == ExitCode.OK
+    told = capsys.readouterr().out
+    assert f"{small}: describes 4,000,000 tokens in 5 shards\n" in told
+    assert [path.name for path in small.iterdir()] == ["manifest.json"]
+    assert shown.splitlines()[-1] == told.splitlines()[-1], "the same id"
+    (small / "train-00001.tokens").write_bytes((tmp_path / "out/train-00001.tokens").read_bytes())
+    assert run(["data", "show", str(small)]) == ExitCode.OK
+    assert capsys.readouterr().out.endswith(
+        "here: 1 shard: train-00001\n"
+        "missing here: 4 shards: train-00000, train-00002 to train-00003, held-out-00000\n"
+        "a node fetches missing ones from its peers (data.fetch)\n"
+    )
+    assert run(["data", "verify", str(small)]) == ExitCode.CONFIG
+    assert "sound: 1 shard, 4 missing\nhere: 1 shard: train-00001\n" in capsys.readouterr().out
+    assert run(["data", "describe", str(small), "--to", str(small)]) == ExitCode.CONFIG
+    assert f"{small} exists and is not empty: give a new folder (--to)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

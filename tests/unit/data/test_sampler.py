@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import accumulate, pairwise
 
 import pytest
 import torch
@@ -24,32 +25,14 @@ def sampler(num_tokens: int = 4000, *, seed: int = 7) -> WindowSampler:
     return WindowSampler(FlatTokens(torch.arange(num_tokens)), context=16, batch_size=8, seed=seed)
 
 
-class SomeShards(ShardTokens):
-    """Shards of which a node holds those that are named; reading another one is an error."""
+def shards_of(sizes: list[int], held: Iterable[int] | None = None) -> ShardTokens:
+    """Shards of tokens whose values are their positions, the last one held out.
 
-    def __init__(self, sizes: list[int], names: set[int]) -> None:
-        shards = torch.split(torch.arange(sum(sizes)), sizes)
-        super().__init__(shards[:-1], shards[-1:])
-        starts = [int(shard[0]) for shard in shards]
-        self.here = {
-            (a, a + n) for i, (a, n) in enumerate(zip(starts, sizes, strict=True)) if i in names
-        }
-
-    def layout(self, window: int) -> Split:
-        return super().split(window)
-
-    def split(self, window: int) -> Split:
-        whole = super().split(window)
-        train, held_out = (
-            tuple(range_ for range_ in ranges if range_ in self.here)
-            for ranges in (whole.train, whole.held_out)
-        )
-        return Split(train, held_out)
-
-    def windows(self, starts: list[int], length: int) -> Tensor:  # type: ignore[override]
-        for start in starts:
-            assert any(a <= start and start + length <= b for a, b in self.here), start
-        return super().windows(starts, length)
+    Reading one that is not held is an error.
+    """
+    shards = torch.split(torch.arange(sum(sizes)), sizes)
+    here = range(len(sizes)) if held is None else held
+    return ShardTokens(sizes, len(sizes) - 1, {index: shards[index] for index in here})
 
 
 def read(source: WindowSampler, share: Share, num_windows: int | None = None) -> list[int]:
@@ -69,10 +52,7 @@ corpora = st.lists(st.integers(7, 150), min_size=1, max_size=6)
 def test_the_windows_of_a_round_are_dealt_out_to_the_slots_and_all_of_them_are_read(
     sizes: list[int], num_slots: int, round_: int, seed: int
 ):
-    shards = torch.split(torch.arange(sum(sizes) + 7), [*sizes, 7])
-    source = WindowSampler(
-        ShardTokens(shards[:-1], shards[-1:]), context=6, batch_size=1, seed=seed
-    )
+    source = WindowSampler(shards_of([*sizes, 7]), context=6, batch_size=1, seed=seed)
     expected = sum(max(1, size // 6 - 1) for size in sizes)
     num_slots = min(num_slots, expected)
     found: list[int] = []
@@ -84,7 +64,7 @@ def test_the_windows_of_a_round_are_dealt_out_to_the_slots_and_all_of_them_are_r
     assert len(found) == len(set(found)) == expected, "disjoint, and together all"
     predicted = [p for start in found for p in range(start + 1, start + 7)]
     assert len(set(predicted)) == len(predicted), "no token is a target twice"
-    ranges = [(int(shard[0]), int(shard[-1])) for shard in shards[:-1]]
+    ranges = [(end - size, end - 1) for size, end in zip(sizes, accumulate(sizes), strict=True)]
     for start in found:
         assert any(a <= start and start + 6 <= b for a, b in ranges), "within one shard"
 
@@ -97,9 +77,10 @@ def test_a_node_that_holds_some_shards_reads_its_own_windows_in_those(
     num_slots: int, held: set[int], round_: int
 ):
     sizes = [60, 200, 65, 90, 90, 150, 40]
-    whole = WindowSampler(SomeShards(sizes, set(range(7))), context=6, batch_size=1, seed=3)
-    some = WindowSampler(SomeShards(sizes, {*held, 6}), context=6, batch_size=1, seed=3)
-    here = SomeShards(sizes, held).here
+    whole = WindowSampler(shards_of(sizes), context=6, batch_size=1, seed=3)
+    some = WindowSampler(shards_of(sizes, {*held, 6}), context=6, batch_size=1, seed=3)
+    ends = list(accumulate(sizes))
+    here = [(ends[index] - sizes[index], ends[index]) for index in held]
     for slot in range(num_slots):
         share = Share(round_, slot, num_slots)
         everything = read(whole, share)
@@ -109,7 +90,7 @@ def test_a_node_that_holds_some_shards_reads_its_own_windows_in_those(
 
 
 def test_with_none_of_its_windows_at_hand_a_node_reads_what_is_there():
-    tokens = SomeShards([7, 700, 7, 7], {0, 3})
+    tokens = shards_of([7, 700, 7, 7], {0, 3})
     source = WindowSampler(tokens, context=6, batch_size=1, seed=3)
     starts = [read(source, Share(0, slot, 50), 3) for slot in range(50)]
     assert all(start == 0 for part in starts for start in part)
@@ -118,8 +99,7 @@ def test_with_none_of_its_windows_at_hand_a_node_reads_what_is_there():
 
 @pytest.mark.parametrize("num_slots", [3, 40, 1000])
 def test_with_fewer_windows_than_slots_several_read_the_same(num_slots: int):
-    shards = torch.split(torch.arange(36 + 7), [21, 15, 7])
-    source = WindowSampler(ShardTokens(shards[:2], shards[2:]), context=6, batch_size=1, seed=0)
+    source = WindowSampler(shards_of([21, 15, 7]), context=6, batch_size=1, seed=0)
     assert source.lap_windows == 3
     readers: Counter[int] = Counter()
     for slot in range(num_slots):

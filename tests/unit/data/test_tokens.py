@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from neuroswarm.data.tokens import FlatTokens, ShardTokens
+from neuroswarm.data.tokens import FlatTokens, ShardTokens, Split
 from neuroswarm.errors import DataError
 
 HIGHEST = {torch.uint8: 2**8 - 1, torch.uint16: 2**16 - 1, torch.uint32: 2**31 - 1}
@@ -24,7 +24,7 @@ def test_ids_of_every_width_are_read_as_they_are(dtype: torch.dtype):
 def shards() -> ShardTokens:
     """Training shards of 10, 3 and 12 tokens and held-out ones of 2 and 9: values are positions."""
     parts = torch.split(torch.arange(36, dtype=torch.uint8), [10, 3, 12, 2, 9])
-    return ShardTokens(parts[:3], parts[3:])
+    return ShardTokens([part.numel() for part in parts], 3, dict(enumerate(parts)))
 
 
 def test_windows_come_from_the_shard_that_they_lie_in():
@@ -43,3 +43,23 @@ def test_shards_shorter_than_a_window_are_left_out():
 def test_without_one_whole_window_the_error_says_which_are_missing(window: int, what: str):
     with pytest.raises(DataError, match=f"no shard {what} has {window} tokens"):
         shards().split(window)
+
+
+def test_positions_are_those_of_the_whole_corpus_whatever_is_held():
+    parts = torch.split(torch.arange(36, dtype=torch.uint8), [10, 3, 12, 2, 9])
+    sizes = [part.numel() for part in parts]
+    tokens = ShardTokens(sizes, 3, {2: parts[2], 4: parts[4]})
+    assert tokens.split(3) == Split(train=((13, 25),), held_out=((27, 36),))
+    assert tokens.layout(3) == shards().split(3)
+    assert tokens.windows([13, 30], 3).tolist() == [[13, 14, 15], [30, 31, 32]]
+    assert [tokens.is_held(position) for position in (9, 13, 24, 25, 35)] == [
+        False, True, True, False, True,
+    ]  # fmt: skip
+    assert (tokens.num_tokens, tokens.held) == (21, {2, 4})
+
+
+def test_no_shard_held_is_said_and_a_shard_of_another_length_refused():
+    with pytest.raises(DataError, match="no shard to train on"):
+        ShardTokens([10, 5], 1, {}).split(3)
+    with pytest.raises(ValueError, match="shard 1 has 4 tokens"):
+        ShardTokens([10, 5], 1, {1: torch.zeros(4, dtype=torch.uint8)})

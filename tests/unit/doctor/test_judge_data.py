@@ -17,8 +17,8 @@ from neuroswarm.doctor.judge_data import judge_data, read_data
 MANY = 10**9
 
 
-def look(path: Path | None, max_bytes: int = MANY) -> Finding:
-    return judge_data(read_data(path, max_bytes), needed_bytes=100)
+def look(path: Path | None, max_bytes: int = MANY, *, may_fetch: bool = True) -> Finding:
+    return judge_data(read_data(path, max_bytes, may_fetch=may_fetch), needed_bytes=100)
 
 
 def test_the_standard_library_is_text():
@@ -97,9 +97,13 @@ def test_token_shards_that_a_node_would_refuse_fail(
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:length])
-    found = look(tmp_path)
+    found = look(tmp_path, may_fetch=False)
     assert found.level is Level.FAIL
     assert said in found.said
+    if length is None:
+        found = look(tmp_path)
+        assert found.level is Level.OK
+        assert found.said.endswith("; 1 shard to be fetched from peers")
 
 
 def test_what_is_looked_at_needs_no_torch():

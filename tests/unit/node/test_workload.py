@@ -71,7 +71,7 @@ def test_text_is_tokenised_as_the_folder_of_the_model_says(tmp_path: Path):
     write_words(folder)
     made = trainer(config, SystemClock())
     assert math.isfinite(made.step().loss)
-    inputs, targets = made._batches.train(0)
+    inputs, targets = made.batches.train(0)
     assert set(inputs.flatten().tolist()) == {2, 3, 4, 5, 6}
     assert torch.equal(inputs[:, 1:], targets[:, :-1])
 
