@@ -157,7 +157,7 @@ class Workload:
                 "nor an object that makes batches"
             )
         else:
-            return self.data, Vocabulary()
+            return self.data, Vocabulary(0 if folder is not None else BYTE_VOCABULARY)
         sampler: WindowSampler = corpus.sampler(
             context=training.context, batch_size=training.batch_size, seed=training.seed
         )

@@ -20,3 +20,9 @@ def test_a_device_that_is_not_there_is_said():
     facts = probe_torch({"resources": {"device": "nowhere"}})
     assert (facts.stage, facts.version is not None) == ("train", True)
     assert "device not to be used: 'nowhere'" in facts.error
+
+
+def test_a_model_that_cannot_be_made_is_said_with_its_reason():
+    facts = probe_torch({"training": {"model": "no_such_module:make"}})
+    assert facts.stage == "train"
+    assert "no module 'no_such_module'" in facts.error

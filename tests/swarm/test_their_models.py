@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from neuroswarm.checkpoint.store import CheckpointStore
+from neuroswarm.cli.main import run
+from neuroswarm.errors import ConfigError
 from neuroswarm.node.workload import Workload
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.swarm import Swarm
@@ -114,6 +119,15 @@ async def test_an_image_classifier_with_local_batch_norm(tmp_path: Path):
         assert own["1.num_batches_tracked"].dtype == torch.int64
         assert not torch.equal(own["1.running_mean"], torch.zeros(4))
     assert anna.parts.trainer.fragments.names == ("0", "1", "4")
+    assert run(["export", str(anna.folder), "--to", str(tmp_path / "out")]) == 0
+    exported = load_file(tmp_path / "out" / "model.safetensors")
+    assert exported.keys() == anna.parts.trainer._model.state_dict().keys()
+    kept = CheckpointStore(anna.folder / "checkpoints", 5).load_latest()
+    assert kept is not None
+    assert kept.snapshot is not None
+    saved, _ = kept.snapshot.inner  # as of the last checkpoint: steps may have followed
+    assert all(torch.equal(exported[name], saved[f"buffer.{name}"]) for name in buffers[0])
+    assert 0 < int(exported["1.num_batches_tracked"]) <= int(buffers[0]["1.num_batches_tracked"])
 
 
 async def test_nodes_with_other_frozen_weights_do_not_mix(tmp_path: Path):
@@ -143,3 +157,7 @@ async def test_nodes_with_other_frozen_weights_do_not_mix(tmp_path: Path):
         assert carl.parts.rounds.crowd.live() == []
         hidden = anna.parts.trainer._model.get_parameter("hidden.bias")
         assert bool((hidden == 0.5).all())
+        await swarm.until(lambda: carl.statistics.durable_round is not None, what="a checkpoint")
+        frozen_by[1] = 0.75
+        with pytest.raises(ConfigError, match="checkpoint on other frozen parameters in"):
+            await swarm.restart(carl)

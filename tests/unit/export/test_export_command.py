@@ -174,6 +174,16 @@ def test_the_newest_whole_state_counts(tmp_path: Path, text: Path):
     assert run(["export", str(files[1]), "--to", str(tmp_path / "out")]) == 74
 
 
+def test_a_state_that_is_always_gone_before_it_is_read_is_not_looked_for_for_ever(
+    tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
+):
+    write_state(tmp_path / "node", Workload(data=text), config())
+    gone = tmp_path / "node" / "checkpoints" / f"outer-00000002-{'0' * 64}.safetensors"
+    gone.symlink_to(tmp_path / "nowhere")
+    assert run(["export", str(tmp_path / "node"), "--to", str(tmp_path / "out")]) == 74
+    assert "replaced faster than they can be read" in capsys.readouterr().err
+
+
 def test_a_folder_in_use_is_not_touched_without_force(
     tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
 ):

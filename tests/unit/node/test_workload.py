@@ -76,6 +76,23 @@ def test_text_is_tokenised_as_the_folder_of_the_model_says(tmp_path: Path):
     assert torch.equal(inputs[:, 1:], targets[:, :-1])
 
 
+class Ones:
+    """Batches of one's own, whose vocabulary nobody knows."""
+
+    def train(self, _index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.ones(2, 8, dtype=torch.int64), torch.ones(2, 8, dtype=torch.int64)
+
+    def held_out(self, index: int, _num_batches: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.train(index)
+
+
+def test_a_folder_trains_on_batches_of_ones_own(tmp_path: Path):
+    folder = write_gpt2(tmp_path / "m", vocab_size=8, width=16, num_layers=1)
+    config = SwarmNodeConfig(training={"model": f"hf:{folder}", "context": 16})
+    trainer = Workload(data=Ones()).make_trainer(config, ME, SystemClock())
+    assert math.isfinite(trainer.step().loss)
+
+
 def test_shards_of_a_larger_vocabulary_or_too_long_windows_are_refused(tmp_path: Path):
     text = write_text(tmp_path)
     folder = write_gpt2(tmp_path / "m", vocab_size=8, width=16, num_layers=1, context=32)
