@@ -56,7 +56,7 @@ def make_loader() -> DataLoader[tuple[Tensor, ...]]:
 
 def parse_arguments() -> argparse.Namespace:
     """Whom to join, and how long."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Train as a member of a swarm.")
     parser.add_argument("--tracker", help="address of any node, like http://10.0.0.5:7101")
     parser.add_argument("--port", type=int, default=0, help="HTTP port; 0 takes a free one")
     parser.add_argument("--steps", type=int, default=1000)
@@ -79,9 +79,8 @@ def main() -> None:
         None, arguments.port, arguments.tracker, config, model=model, enable_training=True
     )
     node.start()
-    num_taken = int(node.get_stats()["total_inner_steps"])  # in former lives
     trainer = lightning.Trainer(
-        max_steps=max(1, arguments.steps - num_taken),
+        max_steps=max(1, arguments.steps - node.total_training_steps),
         max_epochs=-1,
         gradient_clip_val=1.0,
         enable_checkpointing=False,  # the node keeps checkpoints, and goes on from them

@@ -39,7 +39,7 @@ def make_batch(number: int) -> tuple[Tensor, Tensor]:
 
 def parse_arguments() -> argparse.Namespace:
     """Whom to join, and how long."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Train as a member of a swarm.")
     parser.add_argument("--tracker", help="address of any node, like http://10.0.0.5:7101")
     parser.add_argument("--port", type=int, default=0, help="HTTP port; 0 takes a free one")
     parser.add_argument("--steps", type=int, default=1000)

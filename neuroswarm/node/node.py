@@ -272,6 +272,12 @@ class SwarmNode:
         return 0 if parts is None else parts.reporter.statistics.rounds_committed
 
     @property
+    def total_training_steps(self) -> int:
+        """Inner steps, over all lives of the node."""
+        parts = self._core.parts
+        return 0 if parts is None else parts.trainer.total.steps
+
+    @property
     def current_loss(self) -> float | None:
         """Training loss of the newest inner step, nats; None before the first."""
         parts = self._core.parts
