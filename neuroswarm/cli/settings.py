@@ -36,6 +36,8 @@ SHORT_NAMES: Mapping[str, str] = {
     "state_dir": "state_dir",
     "data": "data.path",
     "model": "training.model",
+    "hours": "guest.hours",
+    "cpu_share": "guest.cpu_share",
     "rounds": "run.rounds",
     "minutes": "run.minutes",
     "tokens": "run.tokens",

@@ -43,11 +43,22 @@ class Corpus:
     vocab_size: int = BYTE_VOCABULARY
 
     def sampler(
-        self, *, context: int, batch_size: int, seed: int, node_id: NodeId
+        self,
+        *,
+        context: int,
+        batch_size: int,
+        seed: int,
+        node_id: NodeId,
+        held_out_size: int | None = None,
     ) -> WindowSampler:
         """The windows of one node; see `WindowSampler` for arguments and errors."""
         return WindowSampler(
-            self.tokens, context=context, batch_size=batch_size, seed=seed, node_id=node_id
+            self.tokens,
+            context=context,
+            batch_size=batch_size,
+            seed=seed,
+            node_id=node_id,
+            held_out_size=held_out_size,
         )
 
 

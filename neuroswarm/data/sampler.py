@@ -34,19 +34,28 @@ class WindowSampler:
         batch_size: B.
         seed: Of the swarm, 0 to 2**64 - 1.
         node_id: Whose windows these are.
+        held_out_size: Windows of a held-out batch; None: B.
 
     Raises:
         DataError: the text is too short.
     """
 
     def __init__(
-        self, tokens: Tokens, *, context: int, batch_size: int, seed: int, node_id: NodeId
+        self,
+        tokens: Tokens,
+        *,
+        context: int,
+        batch_size: int,
+        seed: int,
+        node_id: NodeId,
+        held_out_size: int | None = None,
     ) -> None:
         if batch_size < 1 or context < 1:
             raise ValueError(f"batch {batch_size} x {context} tokens (both at least 1)")
         self._tokens = tokens
         self._context = context
         self._batch_size = batch_size
+        self._held_out_size = held_out_size or batch_size
         self._key = hashlib.sha256(
             b"neuroswarm v1 windows\0" + struct.pack("<Q", seed) + node_id
         ).digest()
@@ -62,11 +71,11 @@ class WindowSampler:
 
     def held_out(self, index: int, num_batches: int) -> Batch:
         """Batch `index` of the `num_batches` that cover the held-out text evenly."""
-        total = num_batches * self._batch_size
-        first = index * self._batch_size
+        total = num_batches * self._held_out_size
+        first = index * self._held_out_size
         spread = [
             (2 * i + 1) * self._held_out.count // (2 * total)
-            for i in range(first, first + self._batch_size)
+            for i in range(first, first + self._held_out_size)
         ]
         return self._windows([self._held_out.position(rank) for rank in spread])
 

@@ -33,6 +33,7 @@ from neuroswarm.node.assembly import (
 )
 from neuroswarm.node.carriers import Carriers, MakeCarriers, NetworkCarriers
 from neuroswarm.node.convictions import read_proofs
+from neuroswarm.node.fitting import Fitting
 from neuroswarm.node.front import make_web
 from neuroswarm.node.home import Home, open_home
 from neuroswarm.node.intake import Cohort
@@ -40,6 +41,7 @@ from neuroswarm.node.keeping import make_checkpointer, save_before_leaving
 from neuroswarm.node.metered_carriers import MeteredCarriers
 from neuroswarm.node.metering import watch_traffic
 from neuroswarm.node.newcomer import Newcomer
+from neuroswarm.node.outfit import make_fitting, make_trainer
 from neuroswarm.node.recorder import Recorder, Sinks
 from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
@@ -52,7 +54,6 @@ from neuroswarm.node.workload import Workload, describe_differences, make_genesi
 from neuroswarm.rounds.history import History
 from neuroswarm.service import Service, State
 from neuroswarm.training.compute import ComputeThread
-from neuroswarm.training.threads import choose_num_threads
 from neuroswarm.training.trainer import Trainer
 from neuroswarm.values import Endpoint, short
 from neuroswarm.web.server import WebServer
@@ -86,11 +87,18 @@ class Parts:
     carriers: Carriers
     membership: Membership
     rounds: RoundsRoom
+    fitting: Fitting
     recorder: Recorder
     reporter: Reporter
     web: WebServer
     checkpointer: Checkpointer
     meter: Meter
+
+    @property
+    def in_rounds(self) -> tuple[Service, ...]:
+        """Those that take part in rounds; none without memory for the model."""
+        driver = self.rounds.driver
+        return () if self.trainer.is_hollow else (self.recorder, self.checkpointer, driver)
 
 
 class NodeCore(Service):
@@ -131,6 +139,8 @@ class NodeCore(Service):
     def is_voter(self) -> bool:
         """Whether peers are to wait for it, although it may only listen for a moment."""
         if not self.is_training or self._parts is None or not self._parts.replica.has_state:
+            return False
+        if self._parts.fitting.reason:
             return False
         is_expelled = self._parts.home.key.node_id in self._parts.replica.state.rules.expelled_ids
         if is_expelled or self._parts.meter.is_silent:
@@ -210,11 +220,12 @@ class NodeCore(Service):
             await stack.enter_async_context(service)
         await stack.enter_async_context(parts.rounds.gossip)
         await stack.enter_async_context(parts.rounds.donor)
-        await self._take_first_state(parts)
-        stack.push_async_callback(parts.checkpointer.save_last)
-        await stack.enter_async_context(parts.recorder)
-        await stack.enter_async_context(parts.checkpointer)
-        await stack.enter_async_context(parts.rounds.driver)
+        await stack.enter_async_context(parts.fitting)
+        if not parts.trainer.is_hollow:
+            await self._take_first_state(parts)
+            stack.push_async_callback(parts.checkpointer.save_last)
+        for service in parts.in_rounds:
+            await stack.enter_async_context(service)
         parts.membership.heartbeat.announce_now()
         if not parts.home.key.is_new:
             self.vigil.listen()
@@ -231,11 +242,10 @@ class NodeCore(Service):
             parts.membership.acquaintance.whereabouts,
             parts.rounds.gossip,
             parts.rounds.donor,
-            parts.recorder,
-            parts.checkpointer,
-            parts.rounds.driver,
+            parts.fitting,
         )
-        ends = [part.wait_closed() for part in services] + [s.wait_closed() for s in finders]
+        ends = [part.wait_closed() for part in services]
+        ends += [part.wait_closed() for part in (*finders, *parts.in_rounds)]
         return (self.vigil.watch(), *ends)
 
     async def _take_first_state(self, parts: Parts) -> None:
@@ -285,7 +295,12 @@ class NodeCore(Service):
 
     async def _assemble(self, home: Home) -> Parts:
         config, clock = self.config, self._clock
-        compute, trainer, replica = await self._make_replica(home)
+        compute, trainer = await make_trainer(config, self._workload, home, self._around.clock)
+        replica = Replica(
+            compute, trainer, home.key.node_id,
+            max_retained_states=config.rounds.max_retained_states,
+            solo=Solo(trainer, self._around.clock), tamper=self._around.tamper,
+        )  # fmt: skip
         cohort = make_cohort(config.network.name, replica)
         meter = Meter(config.metering, home.traffic, self._around.clock)
         inner = self._around.make_carriers(home.key, self._tokens, config)
@@ -337,23 +352,12 @@ class NodeCore(Service):
             listen_s=config.rounds.genesis_wait_s,
             is_stopping=lambda: self.state is State.STOPPING,
         ).on_change  # fmt: skip
+        around = membership, cohort.swarm_id
+        fitting = make_fitting(config, compute, trainer, around, clock=self._around.clock)
         return Parts(
             home, compute, trainer, replica, cohort, carriers,
-            membership, rounds, recorder, reporter, web, checkpointer, meter,
+            membership, rounds, fitting, recorder, reporter, web, checkpointer, meter,
         )  # fmt: skip
-
-    async def _make_replica(self, home: Home) -> tuple[ComputeThread, Trainer, Replica]:
-        config, clock = self.config, self._around.clock
-        num_threads = choose_num_threads(config.resources.max_cpu_threads)
-        compute = ComputeThread(num_threads=num_threads, clock=clock)
-        make_trainer, me = self._workload.make_trainer, home.key.node_id
-        trainer = await asyncio.to_thread(make_trainer, config, me, clock)
-        replica = Replica(
-            compute, trainer, me,
-            max_retained_states=config.rounds.max_retained_states,
-            solo=Solo(trainer, clock), tamper=self._around.tamper,
-        )  # fmt: skip
-        return compute, trainer, replica
 
     def _make_recorder(
         self, home: Home, replica: Replica, membership: Membership, reporter: Reporter

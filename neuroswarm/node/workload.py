@@ -21,11 +21,20 @@ from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
-from neuroswarm.errors import ConfigError
+from neuroswarm.errors import ConfigError, DoesNotFit
+from neuroswarm.hardware.capacity import Capacity
 from neuroswarm.hardware.memory import is_out_of_memory
 from neuroswarm.models.rwkv7 import Rwkv7
 from neuroswarm.models.rwkv7_shape import Rwkv7Config
 from neuroswarm.models.transformer import Transformer, TransformerConfig
+from neuroswarm.node.trainer_fit import (
+    HELD_OUT_WINDOWS,
+    count_draw,
+    fit_trainer,
+    look,
+    make_batching,
+)
+from neuroswarm.training.footprint import PARAMETER_BYTES, Fit, Footprint
 from neuroswarm.training.loss import next_token_loss
 from neuroswarm.training.trainer import Batches, Trainer
 from neuroswarm.values import NodeId
@@ -53,19 +62,58 @@ class Workload:
             DataError: there is no text to train on.
             ConfigError: the device is not there, or the data does not fit the settings.
         """
-        batches, vocab_size = self._batches(config, node_id)
+        device = choose_device(config.resources.device)
+        capacity = look(config.resources, device)
+        batches, vocab_size = self._batches(config, node_id, capacity)
         with _naming_what_does_not_fit():
+            footprint = self._measure(config, vocab_size, capacity)
             model = self.model if self.model is not None else _build_model(config, vocab_size)
-            model.to(choose_device(config.resources.device))
-        return Trainer(
+            model.to(device)
+        trainer = Trainer(
             model,
             batches,
             config.training,
             clock=clock,
             loss_fn=self.loss_fn,
         )
+        is_fixed = not isinstance(batches, WindowSampler)
+        trainer.batching = make_batching(config.training, capacity, is_fixed=is_fixed)
+        fit_trainer(trainer, config.training, capacity, footprint)
+        return trainer
 
-    def _batches(self, config: SwarmNodeConfig, node_id: NodeId) -> tuple[Batches, int]:
+    def make_hollow_trainer(
+        self, config: SwarmNodeConfig, node_id: NodeId, clock: Clock
+    ) -> Trainer:
+        """A trainer whose model has names and shapes and takes no memory.
+
+        For machines on which `make_trainer` raises `DoesNotFit`: it tells what the model is.
+
+        Raises:
+            DataError: there is no text.
+        """
+        capacity = look(config.resources, torch.device("cpu"))
+        batches, vocab_size = self._batches(config, node_id, capacity)
+        with torch.device("meta"):
+            model = self.model if self.model is not None else _build_model(config, vocab_size)
+        return Trainer(model.to("meta"), batches, config.training, clock=clock)
+
+    def _measure(self, config: SwarmNodeConfig, vocab_size: int, capacity: Capacity) -> Footprint:
+        """What the model takes; DoesNotFit if the machine cannot even hold it."""
+        budget = capacity.budget_bytes
+        if self.model is not None:
+            num_params = sum(p.numel() for p in self.model.parameters())
+            budget = None if budget is None else budget + PARAMETER_BYTES * num_params
+        else:
+            with torch.device("meta"):
+                num_params = sum(p.numel() for p in _build_model(config, vocab_size).parameters())
+        footprint = Footprint(num_params, budget)
+        if footprint.fit is Fit.HELPS:
+            raise DoesNotFit(f"the model does not fit into memory: {footprint.explain()}")
+        return footprint
+
+    def _batches(
+        self, config: SwarmNodeConfig, node_id: NodeId, capacity: Capacity
+    ) -> tuple[Batches, int]:
         """What to train on, and the vocabulary that the built-in model needs for it."""
         training = config.training
         if isinstance(self.data, Path) or self.data is None:
@@ -82,7 +130,8 @@ class Workload:
             return self.data, BYTE_VOCABULARY
         sampler: WindowSampler = corpus.sampler(
             context=training.context,
-            batch_size=training.batch_size,
+            batch_size=count_draw(training, capacity),
+            held_out_size=training.batch_size or HELD_OUT_WINDOWS,
             seed=training.seed,
             node_id=node_id,
         )
@@ -158,12 +207,16 @@ def _naming_what_does_not_fit() -> Iterator[None]:
 def choose_device(name: str) -> torch.device:
     """The device to train on; ConfigError if it is not there."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device not to be used: {name!r} (auto, cpu, cuda, cuda:0)") from error
+        raise ConfigError(
+            f"device not to be used: {name!r} (auto, cpu, cuda, cuda:0, mps)"
+        ) from error
     return device
 
 

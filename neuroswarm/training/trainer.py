@@ -7,6 +7,7 @@ Refuses to know of rounds and peers: others shift or replace its parameters.
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +21,21 @@ from torch import Tensor, nn
 from neuroswarm.clock import Clock
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.data.sampler import Batch
-from neuroswarm.errors import CheckpointError, ComputeError, NonFiniteLoss
+from neuroswarm.errors import (
+    CheckpointError,
+    ComputeError,
+    NonFiniteLoss,
+    OutOfMemory,
+)
+from neuroswarm.hardware.memory import is_out_of_memory
 from neuroswarm.models.fragments import Fragments
+from neuroswarm.training.batching import Batching
+from neuroswarm.training.footprint import measure_window_bytes
 from neuroswarm.training.loss import LossFunction, next_token_loss
 from neuroswarm.training.optimizer import InnerOptimizer
+from neuroswarm.training.precision import casting
+
+logger = logging.getLogger(__name__)
 
 MAX_DROPPED_IN_A_ROW = 50
 """Dropped steps after which the parameters, not the data, must be at fault."""
@@ -116,6 +128,12 @@ class Trainer:
         """Steps dropped because loss or gradient were not finite."""
         self.last_loss: float | None = None
         """Training loss of the newest step that counts; nats."""
+        self.batching = Batching()
+        """How many batches of the data a step takes, and in which pieces."""
+        self.is_bf16 = False
+        """Whether the model computes in bfloat16; parameters and the optimiser stay float32."""
+        self.why_idle = ""
+        """Why this machine cannot train it; empty if it can."""
         self._model = model
         self._batches = batches
         self._loss_fn = loss_fn
@@ -128,27 +146,45 @@ class Trainer:
         self._dropped_in_a_row = 0
 
     def step(self) -> StepReport:
-        """Train on the next batch.
+        """Train on the next batches; in smaller pieces from the time on that memory runs short.
 
-        Where loss or gradient are not finite the parameters stay as they are, the batch is
+        Where loss or gradient are not finite the parameters stay as they are, the batches are
         passed over, and the step is counted as dropped.
 
         Raises:
             NonFiniteLoss: 50 steps in a row had to be dropped.
+            OutOfMemory: not even one window fits.
             ComputeError: the model returned something that is no loss.
         """
         began = self._clock.monotonic()
-        inputs, targets = self._on_device(self._batches.train(self._position))
-        with _seeded(self._seed, self._position):
-            loss = self._loss_fn(self._model, inputs, targets)
-            value = _scalar(loss)
-            is_usable = math.isfinite(value) and self._differentiate(loss)
-        self._position += 1
+        num_draws = self.batching.num_draws
+        inputs, targets = self._on_device(self._draw(num_draws))
+        value, is_usable = self._differentiate(inputs, targets)
+        self._position += num_draws
         if is_usable:
             self._optimizer.update(self.total.steps)
         self._optimizer.zero_grad()  # their memory is for whoever comes between two steps
         tokens = self._count(value, targets.numel(), is_usable)
-        return StepReport(value, tokens, self._clock.monotonic() - began, not is_usable)
+        seconds = self._clock.monotonic() - began
+        self.batching.note(num_draws, seconds)
+        return StepReport(value, tokens, seconds, not is_usable)
+
+    @property
+    def model(self) -> nn.Module:
+        """What is trained."""
+        return self._model
+
+    @property
+    def is_hollow(self) -> bool:
+        """Whether the model has shapes only, and nothing can be computed."""
+        return self.device.type == "meta"
+
+    def measure_window(self) -> tuple[int, int]:
+        """Windows of a step, and bytes that a forward pass of one keeps; see `footprint`."""
+        inputs, targets = self._on_device(self._batches.train(0))
+        with _evaluating(self._model), _seeded(self._seed, 0):
+            kept = measure_window_bytes(self._model, self._loss_fn, inputs, targets)
+        return self.batching.num_draws * len(inputs), kept
 
     def mark_published(self, published: Progress) -> None:
         """Count only what came after `published`, which is `progress` of now or before."""
@@ -209,6 +245,7 @@ class Trainer:
             "num_dropped": self.num_dropped,
             "dropped_in_a_row": self._dropped_in_a_row,
             "last_loss": self.last_loss,
+            "batching": self.batching.to_json(),
         }
 
     @torch.no_grad()
@@ -230,10 +267,40 @@ class Trainer:
         for name, buffer in buffers.items():
             buffer.copy_(given[name])
 
-    def _differentiate(self, loss: Tensor) -> bool:
+    def _draw(self, num_draws: int) -> Batch:
+        drawn = [self._batches.train(self._position + k) for k in range(num_draws)]
+        if len(drawn) == 1:
+            return drawn[0]
+        return torch.cat([inputs for inputs, _ in drawn]), torch.cat([t for _, t in drawn])
+
+    def _differentiate(self, inputs: Tensor, targets: Tensor) -> tuple[float, bool]:
+        """Loss and whether it and the gradients are finite; in halves if memory runs short."""
+        while True:
+            try:
+                with _seeded(self._seed, self._position):
+                    return self._accumulate(inputs, targets)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(f"{type(error).__name__}: {error}"):
+                    raise
+                self._optimizer.zero_grad()
+                if not self.batching.halve(len(inputs)):
+                    raise OutOfMemory(f"no memory for one window of text: {error}") from error
+            logger.warning("out of memory: %d windows at once from now on", self.batching.piece)
+
+    def _accumulate(self, inputs: Tensor, targets: Tensor) -> tuple[float, bool]:
         self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return math.isfinite(self._optimizer.clip())
+        total, piece = 0.0, self.batching.piece or len(inputs)
+        pieces = zip(torch.split(inputs, piece), torch.split(targets, piece), strict=True)
+        for inputs_BT, targets_BT in pieces:
+            with casting(self.device, is_on=self.is_bf16):
+                loss = self._loss_fn(self._model, inputs_BT, targets_BT)
+            share = targets_BT.numel() / targets.numel()
+            value = _scalar(loss) * share
+            total += value
+            if not math.isfinite(total):
+                return total, False
+            (loss if share == 1 else loss * share).backward()  # type: ignore[no-untyped-call]
+        return total, math.isfinite(self._optimizer.clip())
 
     def _count(self, loss: float, tokens: int, is_usable: bool) -> int:
         if is_usable:
@@ -270,6 +337,7 @@ class Trainer:
         self.num_dropped = counters["num_dropped"]
         self.last_loss = counters["last_loss"]
         self.progress, self.total = progress, total
+        self.batching.load(counters["batching"])
 
 
 def _scalar(loss: Tensor) -> float:
