@@ -115,7 +115,7 @@ class Fitting(Service):
     async def _open(self, stack: AsyncExitStack) -> None:
         if self._guest.niceness:
             lower_process(self._guest.niceness)
-        self._decide(await asyncio.to_thread(self._look))
+        await self.look()
 
     def _loops(self) -> Iterable[Coroutine[Any, Any, None]]:
         return (self._watch(),)
@@ -123,10 +123,14 @@ class Fitting(Service):
     async def _watch(self) -> None:
         while True:
             await self._clock.sleep(PERIOD_S)
-            self._decide(await asyncio.to_thread(self._look))
-            self._aim()
+            await self.look()
 
-    def _look(self) -> Conditions:
+    async def look(self) -> None:
+        """Look at the machine once, and follow."""
+        self._decide(await asyncio.to_thread(self._read))
+        self._aim()
+
+    def _read(self) -> Conditions:
         """Read the machine, and follow what can be followed at once."""
         machine, now = self._machine, self._clock.monotonic()
         self._compute.num_threads = machine.choose_num_threads(self._resources.max_cpu_threads)
@@ -206,7 +210,7 @@ class Fitting(Service):
             "battery": facts.battery,
             "on_mains": self._machine.read_on_mains(),
             "start_windows": capacity.start_windows,
-            "draws_per_step": batching.num_draws,
+            "windows_per_step": batching.num_windows,
             "windows_at_once": batching.piece,
             "start_step_s": self.start_step_s,
             "cpu_share": self._guest.cpu_share,

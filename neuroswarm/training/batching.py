@@ -48,14 +48,23 @@ class Batching:
         self.piece = piece
         """Most windows that go through the model at once; None: all of a step."""
         self.is_fixed = is_fixed
+        self.num_windows = 0
+        """Windows of the newest step; 0 before the first."""
         self.num_halvings = 0
         """How often memory ran short in this life."""
         self._draws = 0.0
         self._seconds = 0.0
         self._is_warm = False
 
-    def note(self, num_draws: int, seconds: float) -> None:
-        """A step of so many draws took so long; the first one, which also warms up, is left out."""
+    def note(self, num_draws: int, num_windows: int, seconds: float) -> None:
+        """A step took so long; the first one, which also warms up, is left out of the measurement.
+
+        Args:
+            num_draws: Its draws.
+            num_windows: Their windows.
+            seconds: What it took.
+        """
+        self.num_windows = num_windows
         if not self._is_warm:
             self._is_warm = True
             return

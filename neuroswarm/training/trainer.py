@@ -166,7 +166,7 @@ class Trainer:
         self._optimizer.zero_grad()  # their memory is for whoever comes between two steps
         tokens = self._count(value, targets.numel(), is_usable)
         seconds = self._clock.monotonic() - began
-        self.batching.note(num_draws, seconds)
+        self.batching.note(num_draws, len(inputs), seconds)
         return StepReport(value, tokens, seconds, not is_usable)
 
     @property

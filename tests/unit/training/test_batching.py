@@ -125,31 +125,32 @@ def test_what_the_user_has_set_outlives_a_checkpoint_of_another_size():
 def measured(draw_s: float, *, num_draws: int = 16) -> Batching:
     batching = Batching(num_draws=num_draws, is_fixed=False)
     for _ in range(3):
-        batching.note(num_draws, num_draws * draw_s)
+        batching.note(num_draws, num_draws, num_draws * draw_s)
     return batching
 
 
 def test_nothing_is_aimed_at_before_it_is_measured():
     batching = Batching(num_draws=16, is_fixed=False)
-    batching.note(16, 60.0)  # the first step warms up
+    batching.note(16, 32, 60.0)  # the first step warms up
     assert batching.draw_s is None
     batching.aim(1.0)
     assert batching.num_draws == 16
-    batching.note(16, 1.6)
+    batching.note(16, 32, 1.6)
     assert batching.draw_s == pytest.approx(0.1)
+    assert batching.num_windows == 32
 
 
 def test_a_machine_that_slows_down_is_measured_anew():
     batching = measured(0.01)
     for _ in range(20):
-        batching.note(16, 16 * 0.16)
+        batching.note(16, 32, 16 * 0.16)
     assert batching.draw_s == pytest.approx(0.16, rel=0.15)
 
 
 def test_steps_of_fixed_size_stay():
     batching = Batching(num_draws=1)
-    batching.note(1, 1.0)
-    batching.note(1, 1.0)
+    batching.note(1, 8, 1.0)
+    batching.note(1, 8, 1.0)
     batching.aim(50.0)
     assert batching.num_draws == 1
 
