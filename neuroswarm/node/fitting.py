@@ -91,14 +91,15 @@ class Fitting(Service):
         self._resources, self._guest = settings
         self._compute, self._trainer, self._capacity = compute, trainer, capacity
         self._clock = clock
-        self._machine = machine or Machine()
+        self.machine = machine or Machine()
+        """How it is looked at."""
         self.duty = Duty(self._guest.cpu_share, clock)
         """Lets the compute thread work and rest."""
         self._manners = Manners(self._guest)
-        self._load = load.LoadMeter(self._machine.read_processor_time)
+        self._load = load.LoadMeter(self.machine.read_processor_time)
         self._others_load: float | None = None
         self._load_at = self._swap_at = clock.monotonic()
-        self._swapped = self._machine.read_swapped_bytes()
+        self._swapped = self.machine.read_swapped_bytes()
         self._halvings_told = 0
 
     @property
@@ -132,7 +133,7 @@ class Fitting(Service):
 
     def _read(self) -> Conditions:
         """Read the machine, and follow what can be followed at once."""
-        machine, now = self._machine, self._clock.monotonic()
+        machine, now = self.machine, self._clock.monotonic()
         self._compute.num_threads = machine.choose_num_threads(self._resources.max_cpu_threads)
         memory, facts = machine.read_memory(), read_facts()
         if now - self._load_at >= LOAD_S:
@@ -149,17 +150,17 @@ class Fitting(Service):
         )
 
     def _swap_rate(self, now: float) -> float:
-        before, self._swapped = self._swapped, self._machine.read_swapped_bytes()
+        before, self._swapped = self._swapped, self.machine.read_swapped_bytes()
         passed_s, self._swap_at = now - self._swap_at, now
         return max(0, self._swapped - before) / passed_s if passed_s > 0 else 0.0
 
     def _ease(self, memory: MemoryFacts) -> None:
         """Take less memory if the process is larger than the user allows."""
         limit_mb = self._resources.available_memory_mb
-        if limit_mb is None or self._machine.read_resident_bytes() < MAX_OVER * limit_mb * MIB:
+        if limit_mb is None or self.machine.read_resident_bytes() < MAX_OVER * limit_mb * MIB:
             return
         give_back_memory()
-        if self._machine.read_resident_bytes() < MAX_OVER * limit_mb * MIB:
+        if self.machine.read_resident_bytes() < MAX_OVER * limit_mb * MIB:
             return
         batching, windows = self._trainer.batching, self._capacity.start_windows
         if batching.num_halvings == self._halvings_told and batching.halve(windows):
@@ -201,14 +202,14 @@ class Fitting(Service):
             "num_threads": self._compute.num_threads,
             "cpu_quota": processor.quota,
             "memory_budget_mb": None if budget is None else budget // MIB,
-            "memory_used_mb": self._machine.read_resident_bytes() // MIB,
+            "memory_used_mb": self.machine.read_resident_bytes() // MIB,
             "accelerator": capacity.accelerator.value,
             "device": str(self._trainer.device),
             "precision": "bf16" if self._trainer.is_bf16 else "fp32",
             "is_throttled": facts.is_throttled,
             "heat_margin_c": facts.heat_margin_c,
             "battery": facts.battery,
-            "on_mains": self._machine.read_on_mains(),
+            "on_mains": self.machine.read_on_mains(),
             "start_windows": capacity.start_windows,
             "windows_per_step": batching.num_windows,
             "windows_at_once": batching.piece,
