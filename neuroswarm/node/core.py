@@ -352,8 +352,8 @@ class NodeCore(Service):
             listen_s=config.rounds.genesis_wait_s,
             is_stopping=lambda: self.state is State.STOPPING,
         ).on_change  # fmt: skip
-        around = membership, cohort.swarm_id
-        fitting = make_fitting(config, compute, trainer, around, clock=self._around.clock)
+        fitting = make_fitting(config, compute, trainer, membership, clock=self._around.clock)
+        fitting.peers_step_s = rounds.crowd.steps_s
         return Parts(
             home, compute, trainer, replica, cohort, carriers,
             membership, rounds, fitting, recorder, reporter, web, checkpointer, meter,

@@ -52,18 +52,13 @@ def make_fitting(
     config: SwarmNodeConfig,
     compute: ComputeThread,
     trainer: Trainer,
-    around: tuple[Membership, bytes],
+    membership: Membership,
     *,
     clock: Clock,
 ) -> Fitting:
-    """What watches the machine, and fits the steps to those of the peers of a swarm id."""
-    membership, swarm_id = around
-    peers = membership.peers
+    """What watches the machine; peers are told when a rest begins or ends."""
     capacity = look(config.resources, trainer.device)
     settings = config.resources, config.guest
     fitting = Fitting(compute, trainer, capacity, settings=settings, clock=clock)
-    fitting.peers_step_s = lambda: [
-        peer.heartbeat.start_step_s for peer in peers.training(clock.monotonic(), swarm_id)
-    ]
     fitting.on_change = membership.heartbeat.announce_now
     return fitting
