@@ -15,9 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from neuroswarm.bench.promise import tell
 from neuroswarm.bench.slowing import Slowed
-from neuroswarm.bench.speeds_measures import Reading, Speeds, count_used, speed_of
+from neuroswarm.bench.speeds_measures import Reading, Speeds, count_used, pace_of
 from neuroswarm.clock import SystemClock
 from neuroswarm.demo.children import Children
 from neuroswarm.demo.launch import HOST, Launch, choose_ports, node_command
@@ -85,8 +87,9 @@ def run_speeds_bench(
             setup, environment, place / "together", are_together=True
         )
     speeds = Speeds(
-        tuple(map(speed_of, alone)),
-        tuple(map(speed_of, together)),
+        setup.shares,
+        tuple(map(pace_of, alone)),
+        tuple(map(pace_of, together)),
         trained,
         used,
         tuple(readings[-1].windows for readings in together),
@@ -100,7 +103,10 @@ def run_speeds_bench(
         "setup": asdict(setup),
         "way": way,
         "measured": asdict(speeds)
-        | {"used_share": speeds.used_share, "speed_share": speeds.speed_share},
+        | {
+            name: getattr(speeds, name)
+            for name in ("used_share", "speed_share", "work_share", "busy_share", "is_disturbed")
+        },
         "promises": tell(speeds.promises() if setup.is_judged else [], say),
     }
 
@@ -187,4 +193,11 @@ def _read(peer: Peer) -> Reading:
     finally:
         connection.close()
     hardware = status["hardware"]
-    return Reading(time.monotonic(), status["total_tokens_processed"], hardware["windows_per_step"])
+    times = psutil.Process(peer.pid).cpu_times()
+    return Reading(
+        time.monotonic(),
+        status["total_tokens_processed"],
+        hardware["windows_per_step"],
+        times.user + times.system,
+        status["step_s"],
+    )

@@ -5,7 +5,7 @@ Knows nothing of how they were run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,10 @@ MIN_USED = 0.9
 MIN_SPEED = 0.9
 """Tokens a second together, in those of the peers alone, at least."""
 
+LEAST_GOT = 0.9
+"""Share of its processor time below which other programs have disturbed a node: then it counts
+what was trained in the time that it got, and whether it was in steps all the time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -27,14 +31,31 @@ class Reading:
     """Trained on since its start."""
     windows: int = 0
     """Of its inner steps then."""
+    processor_s: float = 0.0
+    """Processor time that its process had since its start."""
+    step_s: float = 0.0
+    """Of that life, in inner steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What one node did between two readings, a second."""
+
+    tokens: float
+    processor: float
+    """Seconds of a processor that it got."""
+    in_steps: float
+    """Share of the time in inner steps, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
     """What was measured."""
 
-    alone_tokens_per_s: tuple[float, ...]
-    together_tokens_per_s: tuple[float, ...]
+    shares: tuple[float, ...]
+    """Of a processor, that each node was to get."""
+    alone: tuple[Pace, ...]
+    together: tuple[Pace, ...]
     tokens_trained: int
     """Together, from the start to the end."""
     tokens_used: int
@@ -51,21 +72,43 @@ class Speeds:
         return self.tokens_used / self.tokens_trained if self.tokens_trained else 0.0
 
     @property
+    def is_disturbed(self) -> bool:
+        """Whether other programs kept a node from what it was to get."""
+        paces = zip(self.shares * 2, self.alone + self.together, strict=True)
+        return any(pace.processor < LEAST_GOT * share for share, pace in paces)
+
+    @property
     def speed_share(self) -> float:
         """Tokens a second together, in those of the peers alone."""
-        alone = sum(self.alone_tokens_per_s)
-        return sum(self.together_tokens_per_s) / alone if alone else 0.0
+        return _ratio(_sum(self.together), _sum(self.alone))
+
+    @property
+    def work_share(self) -> float:
+        """Tokens together, in those that the peers alone train in the same processor time."""
+        pairs = zip(self.alone, self.together, strict=True)
+        expected = sum(_ratio(a.tokens, a.processor) * t.processor for a, t in pairs)
+        return _ratio(_sum(self.together), expected)
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the time in inner steps together, in that alone; of the peer that waits most."""
+        pairs = zip(self.alone, self.together, strict=True)
+        return min(_ratio(t.in_steps, a.in_steps) for a, t in pairs)
 
     def lines(self) -> list[str]:
         """For people."""
-        slowest = min(self.alone_tokens_per_s) or 1.0
-        ratios = " : ".join(f"{speed / slowest:.1f}" for speed in self.alone_tokens_per_s)
-        alone = ", ".join(f"{speed:.0f}" for speed in self.alone_tokens_per_s)
-        together = ", ".join(f"{speed:.0f}" for speed in self.together_tokens_per_s)
+        slowest = min(pace.tokens for pace in self.alone) or 1.0
+        ratios = " : ".join(f"{pace.tokens / slowest:.1f}" for pace in self.alone)
+        alone = ", ".join(f"{pace.tokens:.0f}" for pace in self.alone)
+        together = ", ".join(f"{pace.tokens:.0f}" for pace in self.together)
         whole = sum(size == len(self.windows) for size in self.set_sizes)
         return [
             f"alone: {alone} tokens/s (speeds {ratios})",
             f"together: {together} tokens/s, {100 * self.speed_share:.1f} % of the sum",
+            f"processors got alone: {_list(p.processor for p in self.alone)}",
+            f"processors got together: {_list(p.processor for p in self.together)}",
+            f"trained in as much processor time: {100 * self.work_share:.1f} % of that alone",
+            f"in steps: at least {100 * self.busy_share:.1f} % of the time that they are alone",
             f"windows a step at the end: {', '.join(map(str, self.windows))}",
             f"{self.rounds} rounds, {whole} of them with everybody's contribution",
             f"tokens trained: {self.tokens_trained}, used: {self.tokens_used}",
@@ -73,7 +116,11 @@ class Speeds:
 
     def promises(self) -> list[Promise]:
         """What the swarm promises."""
-        used, speed = 100 * self.used_share, 100 * self.speed_share
+        used = 100 * self.used_share
+        if self.is_disturbed:
+            speed, of = min(self.work_share, self.busy_share), "in the processor time that was left"
+        else:
+            speed, of = self.speed_share, "of the peers alone"
         return [
             Promise(
                 "tokens are used",
@@ -82,18 +129,23 @@ class Speeds:
             ),
             Promise(
                 "nobody waits",
-                self.speed_share >= MIN_SPEED,
-                f"{speed:.1f} % of the speed of the peers alone (at least {100 * MIN_SPEED:.0f} %)",
+                speed >= MIN_SPEED,
+                f"{100 * speed:.1f} % of the speed {of} (at least {100 * MIN_SPEED:.0f} %)",
             ),
         ]
 
 
-def speed_of(readings: Sequence[Reading]) -> float:
-    """Tokens a second between the first and the last reading; 0 without two."""
+def pace_of(readings: Sequence[Reading]) -> Pace:
+    """What happened a second between the first and the last reading; nothing without two."""
     if len(readings) < 2 or readings[-1].at_s <= readings[0].at_s:
-        return 0.0
+        return Pace(0.0, 0.0, 0.0)
     first, last = readings[0], readings[-1]
-    return (last.tokens - first.tokens) / (last.at_s - first.at_s)
+    passed_s = last.at_s - first.at_s
+    return Pace(
+        (last.tokens - first.tokens) / passed_s,
+        (last.processor_s - first.processor_s) / passed_s,
+        min(1.0, (last.step_s - first.step_s) / passed_s),
+    )
 
 
 def count_used(commits: Sequence[Mapping[str, Any]]) -> tuple[int, tuple[int, ...]]:
@@ -105,3 +157,15 @@ def count_used(commits: Sequence[Mapping[str, Any]]) -> tuple[int, tuple[int, ..
     by_round = {int(event["round"]): list(event["used_tokens"]) for event in commits}
     used = [by_round[number] for number in sorted(by_round)]
     return sum(map(sum, used)), tuple(map(len, used))
+
+
+def _sum(paces: Sequence[Pace]) -> float:
+    return sum(pace.tokens for pace in paces)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
+
+
+def _list(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)

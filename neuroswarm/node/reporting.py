@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from neuroswarm.node.core import NodeCore, Parts
 
 STATUS_VERSION = 1
+_SHOWN = ("bytes", "util", "live", "step_s")
+"""How the measurements begin that `/status` shows too."""
 
 
 class Reporter:
@@ -144,7 +146,7 @@ class Reporter:
             "current_loss": parts.trainer.last_loss,
             "tokens_per_s": self._tokens_per_s(),
             **self.statistics.as_dict(),
-            **{k: v for k, v in self.measure().items() if k.startswith(("bytes", "util", "live"))},
+            **{k: v for k, v in self.measure().items() if k.startswith(_SHOWN)},
             "hardware": parts.fitting.get_status(),
             "traffic": parts.rounds.thrift.get_status(),
             "checkpoints": parts.checkpointer.get_status(),

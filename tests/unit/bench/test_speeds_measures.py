@@ -5,30 +5,36 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from neuroswarm.bench import slowing
 from neuroswarm.bench.slowing import Slowed
-from neuroswarm.bench.speeds_measures import Reading, Speeds, count_used, speed_of
+from neuroswarm.bench.speeds_measures import Pace, Reading, Speeds, count_used, pace_of
 from neuroswarm.hardware.small_groups import SmallGroup
 
+SHARES = (0.05, 0.2, 0.8)
+
+
+def paces(*tokens: float, got: float = 1.0, in_steps: float = 1.0) -> tuple[Pace, ...]:
+    return tuple(Pace(t, got * s, in_steps) for t, s in zip(tokens, SHARES, strict=True))
+
+
+ALONE = paces(100.0, 400.0, 1600.0)
 SPEEDS = Speeds(
-    alone_tokens_per_s=(100.0, 400.0, 1600.0),
-    together_tokens_per_s=(90.0, 360.0, 1530.0),
-    tokens_trained=1000,
-    tokens_used=900,
-    windows=(8, 32, 128),
-    rounds=3,
-    set_sizes=(3, 2, 3),
-)
+    SHARES, ALONE, paces(90.0, 360.0, 1530.0), tokens_trained=1000, tokens_used=900,
+    windows=(8, 32, 128), rounds=3, set_sizes=(3, 2, 3),
+)  # fmt: skip
 
 
 def test_shares_and_what_is_said_of_them():
     assert SPEEDS.used_share == 0.9
     assert SPEEDS.speed_share == (90 + 360 + 1530) / 2100
+    assert not SPEEDS.is_disturbed
     said = "\n".join(SPEEDS.lines())
     assert "speeds 1.0 : 4.0 : 16.0" in said
     assert "3 rounds, 2 of them with everybody's contribution" in said
@@ -36,17 +42,27 @@ def test_shares_and_what_is_said_of_them():
 
 
 @pytest.mark.parametrize(
-    ("trained", "together", "holds"),
-    [(1001, (90.0, 360.0, 1530.0), [False, True]), (1000, (90.0, 360.0, 1400.0), [True, False])],
+    ("changes", "holds"),
+    [
+        ({"tokens_trained": 1001}, [False, True]),
+        ({"together": paces(90.0, 360.0, 1400.0)}, [True, False]),
+        # Other programs took half of the machine: half of the tokens is as much as there can be,
+        ({"together": paces(50.0, 200.0, 800.0, got=0.5)}, [True, True]),
+        # but not less,
+        ({"together": paces(50.0, 100.0, 700.0, got=0.5)}, [True, False]),
+        # nor if the processor time was not even asked for.
+        ({"together": paces(50.0, 200.0, 800.0, got=0.5, in_steps=0.5)}, [True, False]),
+    ],
 )
-def test_promises_can_be_broken(trained: int, together: tuple[float, ...], holds: list[bool]):
-    speeds = Speeds(SPEEDS.alone_tokens_per_s, together, trained, 900, (8,), 1, (1,))
-    assert [promise.holds for promise in speeds.promises()] == holds
+def test_promises_can_be_broken(changes: dict[str, Any], holds: list[bool]):
+    assert [promise.holds for promise in replace(SPEEDS, **changes).promises()] == holds
 
 
-def test_speed_is_tokens_over_the_time_between_readings():
-    assert speed_of([Reading(10.0, 100), Reading(30.0, 500)]) == 20.0
-    assert speed_of([Reading(10.0, 100)]) == speed_of([]) == 0.0
+def test_a_pace_is_what_happened_between_two_readings():
+    first = Reading(10.0, 100, processor_s=5.0, step_s=2.0)
+    last = Reading(30.0, 500, processor_s=9.0, step_s=12.0)
+    assert pace_of([first, last]) == Pace(20.0, 0.2, 0.5)
+    assert pace_of([first]) == pace_of([]) == Pace(0.0, 0.0, 0.0)
 
 
 def test_a_round_that_was_repaired_counts_once():
