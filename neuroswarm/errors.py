@@ -20,6 +20,10 @@ class ConfigError(NeuroswarmError):
     """A setting cannot be used; the message names it and the legal values."""
 
 
+class DoesNotFit(ConfigError):
+    """The model takes more memory than this machine has, even without training it."""
+
+
 class AdmissionError(NeuroswarmError):
     """A swarm token is missing, malformed or not the swarm's."""
 
@@ -90,6 +94,10 @@ class ComputeError(NeuroswarmError):
 
 class NonFiniteLoss(ComputeError):
     """The loss is infinite or not a number."""
+
+
+class OutOfMemory(ComputeError):
+    """Not even the smallest piece of an inner step fits into memory."""
 
 
 class DataError(NeuroswarmError):

@@ -50,6 +50,16 @@ def offenders(paths: list[Path], find: Callable[[Path], object]) -> dict[str, ob
     return {module: offence for module, offence in found.items() if offence}
 
 
+def strings(path: Path) -> Iterator[tuple[int, str]]:
+    """Every text in the module that is no docstring, with its line."""
+    whole = tree(path)
+    statements = (node for node in ast.walk(whole) if isinstance(node, ast.Expr))
+    docs = {id(statement.value) for statement in statements}
+    for node in ast.walk(whole):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield node.lineno, node.value
+
+
 def num_lines(node: ast.stmt) -> int:
     assert node.end_lineno is not None, "parsed from text"
     return node.end_lineno - node.lineno + 1
@@ -125,6 +135,29 @@ def test_time_comes_from_the_injected_clock():
     readers = ("time.time", "time.time_ns", "datetime.now", "datetime.datetime.now")
     found = offenders(SOURCES, lambda path: uses(path, *readers))
     assert set(found) == {"neuroswarm/clock.py"}
+
+
+SYSTEM_MODULES = ("fcntl", "resource", "pwd", "grp", "termios", "msvcrt", "winreg")
+SYSTEM_CALLS = re.compile(
+    r"^os\.(sched_\w+|(get|set)priority|nice|getloadavg|statvfs|get(e?uid|e?gid)|fchmod|preadv?"
+    r"|pwritev?|sysconf|O_CLOEXEC|O_NOFOLLOW|O_DIRECTORY|fork)$|add_signal_handler$"
+)
+KERNEL_FILES = re.compile(r"(^|[\"'{ ])/?(proc|sys)/(?!bus)")
+
+
+def test_only_the_hardware_room_knows_one_system():
+    """What some systems lack is asked for in `neuroswarm.hardware`, which answers on all."""
+
+    def knows(path: Path) -> list[tuple[int, str]]:
+        used = [
+            (line, what)
+            for line, what in names_used(path)
+            if what.split(".")[0] in SYSTEM_MODULES or SYSTEM_CALLS.search(what)
+        ]
+        return used + [text for text in strings(path) if KERNEL_FILES.search(text[1])]
+
+    outside = [path for path in SOURCES if not path.is_relative_to(PACKAGE / "hardware")]
+    assert not offenders(outside, knows)
 
 
 def test_sources_are_ascii():

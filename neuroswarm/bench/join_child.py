@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import resource
 import sys
 import time
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from neuroswarm.clock import SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
+from neuroswarm.hardware.process_limits import read_peak_bytes
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.node.carriers import Carriers, MakeCarriers, NetworkCarriers
 from neuroswarm.node.core import NodeCore, Surroundings
@@ -157,8 +157,7 @@ async def _watch(core: NodeCore, milestones: Milestones) -> None:
     )
     while True:
         await asyncio.sleep(1.0)
-        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        milestones.note("memory", peak_mb=peak_mb)
+        milestones.note("memory", peak_mb=(read_peak_bytes() or 0) // 2**20)
 
 
 if __name__ == "__main__":

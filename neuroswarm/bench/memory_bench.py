@@ -19,6 +19,7 @@ from neuroswarm.bench.memory_measures import Sample, check, measure
 from neuroswarm.bench.promise import tell
 from neuroswarm.demo.children import Children
 from neuroswarm.errors import ConfigError, DemoFailed
+from neuroswarm.hardware.process_limits import read_own_bytes
 
 REPORT_VERSION = 1
 NUM_NODES = 2
@@ -72,7 +73,7 @@ def run_memory_bench(
         DemoFailed: a node ended, or rounds took much longer than they may.
     """
     if sys.platform != "linux":
-        raise ConfigError("bench memory: reads /proc, which only Linux has")
+        raise ConfigError("bench memory: only Linux tells what memory a process takes for itself")
     tiny = _watch(replace(setup, num_params=TINY, step_s=0.2), environment)
     base_bytes = max(sample.num_bytes for sample in tiny)
     say(f"a node with a tiny model takes {base_bytes / 1e6:.0f} MB")
@@ -114,13 +115,6 @@ def _watch(setup: Setup, environment: Mapping[str, str]) -> list[Sample]:
                     node.milestones()  # fails if it has ended
                 finished = [len(node.rounds()) for node in nodes]
             for k, node in enumerate(nodes):
-                samples.append(Sample(k, finished[k], _read_bytes(node.process.pid)))
+                samples.append(Sample(k, finished[k], read_own_bytes(node.process.pid)))
             time.sleep(LOOK_S)
     return samples
-
-
-def _read_bytes(process: int) -> int:
-    """Memory of a process that the system cannot take back, in bytes."""
-    wanted = ("RssAnon:", "RssShmem:")
-    lines = Path(f"/proc/{process}/status").read_text("ascii", "replace").splitlines()
-    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith(wanted))

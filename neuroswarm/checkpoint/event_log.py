@@ -17,6 +17,7 @@ from pathlib import Path
 from neuroswarm.checkpoint.complaint import Complaint
 from neuroswarm.clock import Clock
 from neuroswarm.errors import CheckpointError
+from neuroswarm.hardware.file_access import read_at
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class EventLog:
             self._path.replace(self._path.with_suffix(".1.jsonl"))
         with self._path.open("a+b", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
-            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+            if size and read_at(file.fileno(), 1, size - 1) != b"\n":
                 data = b"\n" + data
             left = memoryview(data)
             try:

@@ -29,6 +29,7 @@ from neuroswarm.checkpoint.tensor_file import find_tensors
 from neuroswarm.clock import Clock
 from neuroswarm.diloco.state import Fragment, OuterState
 from neuroswarm.errors import CheckpointError
+from neuroswarm.hardware.file_access import BINARY
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class Shelf:
             path = self._store.find_outer(state.digest)
             if path is None:
                 return None
-            file = os.open(path, os.O_RDONLY)
+            file = os.open(path, os.O_RDONLY | BINARY)
         except (OSError, CheckpointError):
             return None
         opened = OpenFile(file)

@@ -5,8 +5,6 @@ Locked while the node runs. Knows the places in it; refuses to know what is kept
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import logging
 import os
 from collections.abc import Iterator
@@ -18,13 +16,14 @@ from typing import Self
 from neuroswarm.checkpoint.durable import replace_file, translating
 from neuroswarm.clock import Clock
 from neuroswarm.errors import CheckpointError
+from neuroswarm.hardware.file_access import CLOSE_ON_EXEC
+from neuroswarm.hardware.file_lock import try_lock
 from neuroswarm.membership.own_record import MAX_INCARNATIONS
 
 logger = logging.getLogger(__name__)
 
 MAX_DEFAULT_NAMES = 64
 
-_LOCKED = (errno.EAGAIN, errno.EACCES)
 _PERIOD_S = 600.0
 
 
@@ -133,10 +132,10 @@ def _try_open(path: Path, clock: Clock) -> StateFolder | None:
     with translating("use state folder", path):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         with translating("open", path / "lock"):
-            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | CLOSE_ON_EXEC, 0o600)
         with ExitStack() as undo:
             undo.callback(os.close, lock)
-            if not _try_lock(lock):
+            if not try_lock(lock):
                 return None
             try:
                 incarnation = _count_start(path / "incarnation", clock)
@@ -148,16 +147,6 @@ def _try_open(path: Path, clock: Clock) -> StateFolder | None:
             folder = StateFolder(path, lock, incarnation)
             undo.pop_all()
         return folder
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _LOCKED:
-            return False
-        raise
-    return True
 
 
 def _count_start(path: Path, clock: Clock) -> int:

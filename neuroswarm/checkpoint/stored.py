@@ -21,6 +21,7 @@ from torch import Tensor
 from neuroswarm.diloco.pieces import BYTES_PER_PARAM, PIECE_BYTES
 from neuroswarm.errors import CheckpointCorrupt, CheckpointError
 from neuroswarm.hardware import large_tensors
+from neuroswarm.hardware.file_access import read_into
 from neuroswarm.values import HASH_BYTES
 
 
@@ -43,7 +44,7 @@ class OpenFile:
         done = 0
         while done < len(target):
             try:
-                found = os.preadv(self._descriptor, [target[done:]], at + done)
+                found = read_into(self._descriptor, target[done:], at + done)
             except OSError as error:
                 raise CheckpointError(f"cannot read what was put away: {error.strerror}") from error
             if not found:

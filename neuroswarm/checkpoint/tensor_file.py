@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from neuroswarm.errors import CheckpointCorrupt
+from neuroswarm.hardware.file_access import read_at
 
 PIECE_BYTES = 8 * 1024 * 1024
 MAX_HEADER_BYTES = 100_000_000
@@ -144,10 +144,10 @@ def find_tensors(file: int) -> dict[str, tuple[int, int]]:
         CheckpointCorrupt: it is no file of this format.
     """
     try:
-        size = int.from_bytes(os.pread(file, _LENGTH_BYTES, 0), "little")
+        size = int.from_bytes(read_at(file, _LENGTH_BYTES, 0), "little")
         if size > MAX_HEADER_BYTES:
             raise CheckpointCorrupt(f"header of {size} bytes (limit {MAX_HEADER_BYTES})")
-        header = json.loads(os.pread(file, size, _LENGTH_BYTES))
+        header = json.loads(read_at(file, size, _LENGTH_BYTES))
         first = _LENGTH_BYTES + size
         return {
             name: (first + entry["data_offsets"][0], first + entry["data_offsets"][1])

@@ -14,6 +14,7 @@ from neuroswarm.cli.bench_checkpoint import checkpoint
 from neuroswarm.cli.bench_join import join
 from neuroswarm.cli.bench_memory import memory
 from neuroswarm.cli.bench_rwkv import rwkv
+from neuroswarm.cli.bench_speeds import speeds
 from neuroswarm.cli.reports import JsonPath, conclude, require_file, write_report
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ app.command()(join)
 app.command()(checkpoint)
 app.command()(memory)
 app.command()(rwkv)
+app.command()(speeds)
 
 
 Quick = Annotated[

@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SWITCHES: Mapping[str, tuple[str, bool]] = {
+    "no_lan": ("network.lan", False),
+    "no_training": ("run.training", False),
+    "only_on_mains": ("guest.only_on_mains", True),
+    "only_when_idle": ("guest.only_when_idle", True),
+}
+"""Flags without a value, and the settings that they make."""
+
 
 def node(
     context: typer.Context,
@@ -59,6 +67,10 @@ def node(
     lora_train_a: options.LoraTrainA = False,
     lora_dropout: options.LoraDropout = None,
     no_training: options.NoTraining = False,
+    only_on_mains: options.OnlyOnMains = False,
+    only_when_idle: options.OnlyWhenIdle = False,
+    hours: options.Hours = None,
+    cpu_share: options.CpuShare = None,
     state_dir: options.StateDir = None,
     fresh: options.Fresh = False,
     rounds: options.Rounds = None,
@@ -176,10 +188,10 @@ def read_layers(parameters: Mapping[str, Any], environment: Mapping[str, str]) -
         merging.from_flags({n: parameters.get(n) for n in merging.SHORT_NAMES}),
         merging.from_assignments(parameters.get("assignments") or []),
     ]
-    if parameters.get("no_lan"):
-        layers.append(merging.from_values({"network.lan": False}, "--no-lan"))
-    if parameters.get("no_training"):
-        layers.append(merging.from_values({"run.training": False}, "--no-training"))
+    for name, (setting, value) in SWITCHES.items():
+        if parameters.get(name):
+            flag = f"--{name.replace('_', '-')}"
+            layers.append(merging.from_values({setting: value}, flag))
     return layers
 
 

@@ -12,6 +12,7 @@ from neuroswarm.cli.options import read_path
 NETWORK = "Network"
 TRAINING = "Training"
 LORA = "Adapters (LoRA); alike on all nodes"
+GUEST = "On a machine that others use"
 END = "When to end (default: never)"
 SETTINGS = "Settings"
 
@@ -198,6 +199,40 @@ StateDir = Annotated[
 Fresh = Annotated[
     bool,
     _option("Start anew; checkpoints are put aside.", TRAINING, "--fresh", variable="FRESH"),
+]
+OnlyOnMains = Annotated[
+    bool,
+    _option(
+        "Train only while the machine does not run on its battery.",
+        GUEST,
+        "--only-on-mains",
+        variable="GUEST_ONLY_ON_MAINS=true",
+    ),
+]
+OnlyWhenIdle = Annotated[
+    bool,
+    _option(
+        "Train only while other programs leave the processors alone.",
+        GUEST,
+        "--only-when-idle",
+        variable="GUEST_ONLY_WHEN_IDLE=true",
+    ),
+]
+Hours = Annotated[
+    list[str] | None,
+    _option(
+        "Local time in which to train, like 22:00-07:00; may be given again. Default: always.",
+        GUEST,
+        variable="HOURS",
+    ),
+]
+CpuShare = Annotated[
+    float | None,
+    _option(
+        "Share of the time in which to compute, 0.05 to 1. Default: 1.",
+        GUEST,
+        variable="CPU_SHARE",
+    ),
 ]
 Rounds = Annotated[int | None, _option("After so many rounds.", END, variable="ROUNDS")]
 Minutes = Annotated[float | None, _option("After so many minutes.", END, variable="MINUTES")]

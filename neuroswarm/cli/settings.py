@@ -42,6 +42,8 @@ SHORT_NAMES: Mapping[str, str] = {
     "lora_targets": "lora.targets",
     "lora_train_a": "lora.train_a",
     "lora_dropout": "lora.dropout",
+    "hours": "guest.hours",
+    "cpu_share": "guest.cpu_share",
     "rounds": "run.rounds",
     "minutes": "run.minutes",
     "tokens": "run.tokens",

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 from neuroswarm.cli.allocator import limit_arenas
 from neuroswarm.cli.exit_codes import ExitCode
-from neuroswarm.cli.file_limit import raise_file_limit
+from neuroswarm.hardware.process_limits import raise_file_limit
+from neuroswarm.hardware.signalling import on_signal
 
 logger = logging.getLogger(__name__)
 
@@ -124,9 +125,8 @@ async def _run(
     task = asyncio.current_task()
     assert task is not None, "a coroutine that runs has a task"
     signals = StopSignals(task, watchdog=watchdog)
-    loop = asyncio.get_running_loop()
     for number in _SIGNALS:
-        loop.add_signal_handler(number, signals.on_signal, number)
+        on_signal(number, signals.on_signal)
     try:
         async with made as service:
             try:

@@ -309,8 +309,12 @@ class TrainingConfig(Section):
     """AdamW's weight decay."""
     clip_norm: float = Field(default=1.0, gt=0)
     """Gradient norm above which gradients are scaled down."""
-    batch_size: int = Field(default=16, ge=1)
-    """Windows of text per inner step."""
+    batch_size: int | None = Field(default=None, ge=1)
+    """Windows of text per inner step. Unset: 128, 64, 32 or 8 by the class of the machine (server,
+    desktop, laptop, rpi); with peers so many that everybody's steps take about the same time."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """What the model computes in; parameters stay float32. `auto`: bfloat16 where the hardware
+    has it, the model is at least 512 wide, and it was measured to pay; else float32."""
     context: int = Field(default=128, ge=2)
     """Tokens per window; of text, bytes, unless the model has a vocabulary."""
     model: Annotated[str, AfterValidator(check_model)] = "transformer"
@@ -370,13 +374,14 @@ class ResourceConfig(Section):
     prefix = "resources."
 
     device: str = "auto"
-    """Torch device to train on; `auto` takes an accelerator when there is one."""
+    """Torch device to train on; `auto` takes an accelerator (CUDA, MPS) when there is one."""
     max_cpu_threads: int = Field(default=4, ge=1)
     """Processor threads for training, never more than there are cores."""
     max_storage_mb: int = Field(default=10000, ge=1)
     """Disk space for data and checkpoints, MB; where they take more, no shards are fetched."""
     available_memory_mb: int | None = Field(default=None, ge=1)
-    """Memory to use, MB. Unset: what the machine has free."""
+    """Memory to use, MB, some 260 of which go to Python and torch. Unset: what the machine has
+    free, within the limits of its control groups."""
     memory_to_disk: Literal["auto", "on", "off"] = "auto"
     """Keep in files what is rarely needed (former outer states, own publications, payloads of
     finished rounds) instead of in memory; some 12 bytes a parameter and round are written. `auto`:

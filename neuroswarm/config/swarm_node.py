@@ -10,6 +10,7 @@ from pydantic import BaseModel, model_validator
 
 from neuroswarm.config.dht import DhtConfig
 from neuroswarm.config.flat import FLAT_PATHS, FlatNames, fold_flat_names
+from neuroswarm.config.guest import GuestConfig
 from neuroswarm.config.legality import check_pair, default_method
 from neuroswarm.config.lora import LoraConfig
 from neuroswarm.config.metering import MeteringConfig
@@ -52,6 +53,7 @@ class SwarmNodeConfig(FlatNames, Section):
     buffers: BufferConfig = BufferConfig()
     pipeline: PipelineConfig = PipelineConfig()
     resources: ResourceConfig = ResourceConfig()
+    guest: GuestConfig = GuestConfig()
     run: RunConfig = RunConfig()
     state_dir: Path | None = None
     """Folder of this node's key, checkpoints and journal. Unset: the first folder of `node`,

@@ -49,9 +49,17 @@ class Corpus:
     tokenizer: str = BYTES
     vocabulary: Path | None = None
 
-    def sampler(self, *, context: int, batch_size: int, seed: int) -> WindowSampler:
+    def sampler(
+        self, *, context: int, batch_size: int, seed: int, held_out_size: int | None = None
+    ) -> WindowSampler:
         """Its windows; see `WindowSampler` for arguments and errors."""
-        return WindowSampler(self.tokens, context=context, batch_size=batch_size, seed=seed)
+        return WindowSampler(
+            self.tokens,
+            context=context,
+            batch_size=batch_size,
+            seed=seed,
+            held_out_size=held_out_size,
+        )
 
 
 def load_corpus(

@@ -73,6 +73,7 @@ class WindowSampler:
         context: T.
         batch_size: B.
         seed: Of the swarm, 0 to 2**64 - 1.
+        held_out_size: Windows of a held-out batch; None: B.
 
     Raises:
         DataError: the text is too short.
@@ -80,12 +81,21 @@ class WindowSampler:
     Cost: a few dozen hashes a window, and memory for the ranges, not for the windows.
     """
 
-    def __init__(self, tokens: Tokens, *, context: int, batch_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        *,
+        context: int,
+        batch_size: int,
+        seed: int,
+        held_out_size: int | None = None,
+    ) -> None:
         if batch_size < 1 or context < 1:
             raise ValueError(f"batch {batch_size} x {context} tokens (both at least 1)")
         self._tokens = tokens
         self._context = context
         self._batch_size = batch_size
+        self._held_out_size = held_out_size or batch_size
         self._seed = seed
         self.split = tokens.split(context + 1)
         self._held_out = Starts(self.split.held_out, context + 1)
@@ -123,9 +133,9 @@ class WindowSampler:
         The windows of all slots together do so too, and differ as far as the text has so many.
         """
         starts = self._held_out
-        total = num_batches * self._batch_size * share.num_slots
-        first = index * self._batch_size
-        numbers = range(first, first + self._batch_size)
+        total = num_batches * self._held_out_size * share.num_slots
+        first = index * self._held_out_size
+        numbers = range(first, first + self._held_out_size)
         spread = [(2 * (i * share.num_slots + share.slot) + 1) for i in numbers]
         return self._windows([starts.position(i * starts.count // (2 * total)) for i in spread])
 

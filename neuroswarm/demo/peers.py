@@ -57,6 +57,12 @@ class Peer:
         return self.folder / "state"
 
     @property
+    def pid(self) -> int:
+        """Id of its process; only while it is running."""
+        assert self._process is not None, "asked of running peers"
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         """Whether it is started and was not ended by the demo."""
         return self._process is not None

@@ -119,6 +119,7 @@ class Scenario:
         self, peer: Peer, records: list[PeerRecord], steps: int
     ) -> dict[str, Any]:
         training = self._config.training
+        assert training.batch_size is not None, "the demo's settings name one"
         tokens = steps * training.batch_size * training.context
         (alone,) = self._make_swarm("alone", 1, 0, tokens=tokens)
         script = Script("one peer alone", steps=steps, ends_by_itself=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from neuroswarm.doctor.finding import Finding, fail, ok, skip, warn
 from neuroswarm.doctor.torch_probe import TorchFacts
+from neuroswarm.hardware.device_class import START_WINDOWS, DeviceClass
 from neuroswarm.hardware.facts import MachineFacts
 from neuroswarm.hardware.memory import is_out_of_memory
 from neuroswarm.hardware.processor import ProcessorFacts
@@ -23,8 +24,13 @@ _X86_TORCH, _ARM_TORCH = "2.13.0", "2.9.1"
 _CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
-def judge_processor(facts: ProcessorFacts) -> Finding:
-    """Whether wheels of numpy and torch exist for it, and how much of it there is."""
+def judge_processor(facts: ProcessorFacts, device_class: DeviceClass | None = None) -> Finding:
+    """Whether wheels of numpy and torch exist for it, and how much of it there is.
+
+    Args:
+        facts: What was read of it.
+        device_class: Of the whole machine; None if it was not asked for.
+    """
     if facts.bits < 64:
         kernel = f"on a {facts.architecture} kernel" if facts.architecture else ""
         return fail(
@@ -51,7 +57,13 @@ def judge_processor(facts: ProcessorFacts) -> Finding:
             f"{_describe(facts)}, of which the control group gives {facts.quota:g}",
             "allow the container one processor at least (--cpus 1)",
         )
-    return ok(PROCESSOR, _describe(facts))
+    if device_class is None:
+        return ok(PROCESSOR, _describe(facts))
+    windows = START_WINDOWS[device_class]
+    return ok(
+        PROCESSOR,
+        f"{_describe(facts)}; class {device_class.value}: steps begin with {windows} windows",
+    )
 
 
 def judge_torch(

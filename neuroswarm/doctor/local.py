@@ -17,12 +17,12 @@ from neuroswarm.doctor.finding import Finding
 from neuroswarm.doctor.judge_clock import judge_clock
 from neuroswarm.doctor.judge_network import PortFacts
 from neuroswarm.doctor.torch_probe import TorchFacts, probe_torch
+from neuroswarm.hardware.capacity import read_capacity
 from neuroswarm.hardware.container import read_container
+from neuroswarm.hardware.device_class import Accelerator
 from neuroswarm.hardware.disk import read_disk
-from neuroswarm.hardware.facts import ROOT, read_facts
+from neuroswarm.hardware.facts import ROOT
 from neuroswarm.hardware.interfaces import read_interfaces
-from neuroswarm.hardware.memory import read_memory
-from neuroswarm.hardware.processor import read_processor
 from neuroswarm.hardware.timekeeping import read_timekeeping
 
 _ELSEWHERE = ("192.0.2.1", "2001:db8::1")
@@ -64,14 +64,16 @@ def examine_machine(
         told: What others say of the time; None if nobody was asked.
         root: What stands for `/` for the kernel's files.
     """
-    processor = read_processor(root)
+    capacity = read_capacity(root=root)
+    processor, now = capacity.processor, capacity.machine
+    if processor.has_nvidia:
+        capacity = read_capacity(accelerator=Accelerator.CUDA, root=root)
     container = read_container(root)
-    now = read_facts(root)
-    yield judge_processor.judge_processor(processor)
+    yield judge_processor.judge_processor(processor, capacity.device_class)
     torch: TorchFacts | None = probe_torch(patient.settings) if patient.tries_torch else None
     yield judge_processor.judge_torch(torch, processor, why_not="not tried (--quick)")
     yield judge_memory.judge_memory(
-        read_memory(root),
+        capacity.memory,
         torch,
         stall=now.memory_stall,
         is_container=container.is_container,

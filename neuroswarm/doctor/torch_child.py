@@ -8,9 +8,7 @@ run this torch kills it, and the last line tells where. Refuses to judge.
 from __future__ import annotations
 
 import json
-import resource
 import sys
-from pathlib import Path
 from typing import Any
 
 MAX_INPUT_BYTES = 1024 * 1024
@@ -62,14 +60,11 @@ def _train(settings: dict[str, Any]) -> None:
 
 
 def _memory() -> dict[str, int]:
-    """Most memory and address space that this process has used, bytes."""
-    found = {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmPeak:"):
-                found["peak_space_bytes"] = int(line.split()[1]) * 1024
-    return found
+    """Most memory and address space that this process has used, bytes; what is known of them."""
+    from neuroswarm.hardware.process_limits import read_peak_bytes, read_peak_space_bytes
+
+    found = {"peak_bytes": read_peak_bytes(), "peak_space_bytes": read_peak_space_bytes()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _say(**facts: object) -> None:

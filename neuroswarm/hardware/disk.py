@@ -6,6 +6,8 @@ Refuses to know what is to be written there.
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +34,33 @@ class DiskFacts:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file or folder is on the disk; OSError if it does not get there."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Wait until a file or folder is on the disk; OSError if it does not get there.
+
+    Windows opens no folders: there the file system itself keeps names in order.
+    """
+    if sys.platform == "win32":
+        if path.is_dir():
+            return
+        descriptor = os.open(path, os.O_RDWR)  # it syncs only what may be written
+    else:
+        descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_own(path: Path) -> bool:
+    """Whether this user owns it; on Windows, where folders of temporary files are the user's."""
+    return sys.platform == "win32" or path.stat().st_uid == os.getuid()
+
+
+def take_from_others(descriptor: int) -> bool:
+    """Let only this user read an open file; whether others could. On Windows folders decide it."""
+    if sys.platform == "win32" or not os.fstat(descriptor).st_mode & 0o077:
+        return False
+    os.fchmod(descriptor, 0o600)
+    return True
 
 
 def read_disk(path: Path, root: Path = ROOT) -> DiskFacts:
@@ -49,12 +72,12 @@ def read_disk(path: Path, root: Path = ROOT) -> DiskFacts:
     """
     place = _nearest(path.expanduser().absolute())
     try:
-        found = os.statvfs(place)
+        free_bytes = shutil.disk_usage(place).free
     except OSError as error:
         return DiskFacts(path, failure=_words(error))
     return DiskFacts(
         path,
-        free_bytes=found.f_bavail * found.f_frsize,
+        free_bytes=free_bytes,
         failure=_try_writing(place),
         file_system=_file_system(place, root),
         is_card=is_sd_card(place, root=root),

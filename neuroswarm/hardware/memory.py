@@ -5,13 +5,16 @@ Reads control groups of both versions and the process's own limits. Refuses to j
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
+from neuroswarm.hardware.control_groups import Version, walk_groups
 from neuroswarm.hardware.facts import ROOT
 from neuroswarm.hardware.kernel_files import read_text
+from neuroswarm.hardware.process_limits import read_address_space_limit
 
 _NO_LIMIT = 2**60
 """Limits from here on are none: version 1 writes the largest multiple of a page for it."""
@@ -32,7 +35,7 @@ class MemoryFacts:
     available: int | None = None
     """What programs can still get without swapping."""
     group_limit: int | None = None
-    """The smallest limit of the control groups that this process is in."""
+    """Limit of the control group, of those that this process is in, with the least room left."""
     group_used: int | None = None
     """What the group with that limit uses, without what it can give back."""
     address_space_limit: int | None = None
@@ -59,8 +62,10 @@ class _Group:
     inactive: str
 
 
-_V1 = _Group("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_V2 = _Group("memory.max", "memory.current", "inactive_file")
+_FILES = {
+    Version.V1: _Group("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    Version.V2: _Group("memory.max", "memory.current", "inactive_file"),
+}
 
 
 def read_memory(root: Path = ROOT) -> MemoryFacts:
@@ -70,15 +75,18 @@ def read_memory(root: Path = ROOT) -> MemoryFacts:
         root: What stands for `/`; the limit of the address space is this process's anyway.
     """
     totals = _kilobytes(read_text(root / "proc/meminfo"))
-    limits = [found for folder, kind in _groups(root) for found in _limits(folder, kind)]
-    limit, used = min(limits, default=(None, None))
-    space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if not totals and root == ROOT:  # not Linux
+        whole = psutil.virtual_memory()
+        totals = {"MemTotal": whole.total, "MemAvailable": whole.available}
+    groups = walk_groups(root, "memory")
+    limits = [found for folder, kind in groups for found in _limits(folder, _FILES[kind])]
+    limit, used = min(limits, key=_room_of, default=(None, None))
     return MemoryFacts(
         total=totals.get("MemTotal"),
         available=totals.get("MemAvailable"),
         group_limit=limit,
         group_used=used,
-        address_space_limit=None if space == resource.RLIM_INFINITY else space,
+        address_space_limit=read_address_space_limit(),
         counts_groups=_counts_groups(root),
     )
 
@@ -98,21 +106,9 @@ def _kilobytes(text: str) -> dict[str, int]:
     return found
 
 
-def _groups(root: Path) -> Iterator[tuple[Path, _Group]]:
-    """Each folder that may limit this process, from its own group up to the top.
-
-    In a container the path may be the host's, of which only the top is to be seen.
-    """
-    base = root / "sys/fs/cgroup"
-    for line in read_text(root / "proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        inner = Path(path.lstrip("/"))
-        for folder in (inner, *inner.parents):
-            if not controllers:
-                yield base / folder, _V2
-            elif "memory" in controllers.split(","):
-                yield base / "memory" / folder, _V1
+def _room_of(found: tuple[int, int]) -> int:
+    limit, used = found
+    return limit - used
 
 
 def _limits(folder: Path, kind: _Group) -> Iterator[tuple[int, int]]:

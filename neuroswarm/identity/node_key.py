@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from neuroswarm.errors import ConfigError
+from neuroswarm.hardware.disk import sync, take_from_others
 from neuroswarm.values import NodeId
 
 logger = logging.getLogger(__name__)
@@ -92,9 +93,8 @@ class NodeKey:
 def _read(path: Path) -> Ed25519PrivateKey:
     with path.open("rb") as file:
         key = _parse(path, file.read(_MAX_KEY_FILE_BYTES))
-        if os.fstat(file.fileno()).st_mode & 0o077:
+        if take_from_others(file.fileno()):
             logger.warning("node key %s could be read by others: its mode is now 0600", path)
-            os.fchmod(file.fileno(), 0o600)
     return key
 
 
@@ -120,11 +120,7 @@ def _write(path: Path, key: Ed25519PrivateKey) -> None:
     except OSError:
         Path(temporary).unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync(path.parent)
 
 
 def _damaged(path: Path) -> ConfigError:

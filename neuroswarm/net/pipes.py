@@ -104,6 +104,9 @@ class PipeSockets(Service):
         self._spawn(self._let_in(pipe))
 
     async def _open(self, stack: AsyncExitStack) -> None:
+        if not hasattr(socket, "AF_UNIX"):
+            logger.info("no local sockets on this system: peers behind relays cannot be called")
+            return
         try:
             folder = await asyncio.to_thread(SocketFolder.make)
         except OSError as error:

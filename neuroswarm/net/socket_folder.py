@@ -6,13 +6,16 @@ the owner lives is told by a lock that the kernel drops with it. Knows nothing o
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Self
+
+from neuroswarm.hardware.disk import is_own
+from neuroswarm.hardware.file_access import CLOSE_ON_EXEC, NO_LINKS
+from neuroswarm.hardware.file_lock import try_lock
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +54,9 @@ class SocketFolder:
 def _lock(folder: Path) -> int:
     """Lock a folder, before anybody can see that it is not locked."""
     unseen = folder / f"{_LOCK}.new"
-    descriptor = os.open(unseen, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(unseen, os.O_CREAT | os.O_RDWR | CLOSE_ON_EXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try_lock(descriptor)
         unseen.rename(folder / _LOCK)
     except OSError:
         os.close(descriptor)
@@ -71,16 +74,13 @@ def _remove_orphans(parent: Path) -> None:
 
 
 def _is_orphan(folder: Path) -> bool:
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+    if folder.is_symlink() or not is_own(folder):
         return False
     lock = folder / _LOCK
     if not lock.exists():
         return False  # being made
-    descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(lock, os.O_RDWR | NO_LINKS | CLOSE_ON_EXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return try_lock(descriptor)
     finally:
         os.close(descriptor)
-    return True

@@ -43,6 +43,8 @@ class Commit:
     """Their signers, in the same order."""
     is_repair: bool
     """Whether it changed the lineage."""
+    tokens: tuple[int, ...] = ()
+    """That the contributions were trained on, in the same order."""
 
 
 class Committer:
@@ -156,7 +158,8 @@ def _commit(
 ) -> Commit:
     contributions = tuple(c.id for c in agreed.contributions)
     signers = tuple(c.node_id for c in agreed.contributions)
-    return Commit(outcome.state, left, outcome, contributions, signers, is_repair)
+    tokens = tuple(c.tokens for c in agreed.contributions)
+    return Commit(outcome.state, left, outcome, contributions, signers, is_repair, tokens)
 
 
 def _read(signed: Signed) -> Confirm:

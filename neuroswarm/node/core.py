@@ -34,6 +34,7 @@ from neuroswarm.node.assembly import (
 )
 from neuroswarm.node.carriers import Carriers, MakeCarriers, NetworkCarriers
 from neuroswarm.node.convictions import read_proofs
+from neuroswarm.node.fitting import Fitting
 from neuroswarm.node.front import make_web
 from neuroswarm.node.home import Home, open_home
 from neuroswarm.node.intake import Cohort
@@ -41,6 +42,7 @@ from neuroswarm.node.keeping import make_checkpointer, save_before_leaving
 from neuroswarm.node.metered_carriers import MeteredCarriers
 from neuroswarm.node.metering import watch_traffic
 from neuroswarm.node.newcomer import Newcomer
+from neuroswarm.node.outfit import make_fitting, outfit
 from neuroswarm.node.recorder import Recorder, Sinks
 from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
@@ -54,9 +56,6 @@ from neuroswarm.node.workload import Workload, describe_differences, make_genesi
 from neuroswarm.rounds.history import History
 from neuroswarm.service import Service, State
 from neuroswarm.training.compute import ComputeThread
-from neuroswarm.training.lent import LentThread
-from neuroswarm.training.loop_model import LoopModel
-from neuroswarm.training.threads import choose_num_threads
 from neuroswarm.training.trained_model import TrainedModel
 from neuroswarm.values import Endpoint, short
 from neuroswarm.web.server import WebServer
@@ -90,12 +89,19 @@ class Parts:
     carriers: Carriers
     membership: Membership
     rounds: RoundsRoom
+    fitting: Fitting
     recorder: Recorder
     reporter: Reporter
     web: WebServer
     checkpointer: Checkpointer
     meter: Meter
     shards: ShardRoom
+
+    @property
+    def in_rounds(self) -> tuple[Service, ...]:
+        """Those that take part in rounds; none without memory for the model."""
+        driver = self.rounds.driver
+        return () if self.trainer.is_hollow else (self.recorder, self.checkpointer, driver)
 
 
 class NodeCore(Service):
@@ -137,6 +143,8 @@ class NodeCore(Service):
     def is_voter(self) -> bool:
         """Whether peers are to wait for it, although it may only listen for a moment."""
         if not self.is_training or self._parts is None or not self._parts.replica.can_train:
+            return False
+        if self._parts.fitting.reason:
             return False
         is_expelled = self._parts.home.key.node_id in self._parts.replica.state.rules.expelled_ids
         is_elsewhere = self._parts.meter.is_silent or self._parts.compute.is_stalled
@@ -218,11 +226,12 @@ class NodeCore(Service):
         await stack.enter_async_context(parts.rounds.gossip)
         await stack.enter_async_context(parts.rounds.donor)
         await stack.enter_async_context(parts.shards)
-        await self._take_first_state(parts)
-        stack.push_async_callback(parts.checkpointer.save_last)
-        await stack.enter_async_context(parts.recorder)
-        await stack.enter_async_context(parts.checkpointer)
-        await stack.enter_async_context(parts.rounds.driver)
+        await stack.enter_async_context(parts.fitting)
+        if not parts.trainer.is_hollow:
+            await self._take_first_state(parts)
+            stack.push_async_callback(parts.checkpointer.save_last)
+        for service in parts.in_rounds:
+            await stack.enter_async_context(service)
         parts.membership.heartbeat.announce_now()
         if not parts.home.key.is_new:
             self.vigil.listen()
@@ -241,11 +250,10 @@ class NodeCore(Service):
             parts.rounds.gossip,
             parts.rounds.donor,
             parts.shards,
-            parts.recorder,
-            parts.checkpointer,
-            parts.rounds.driver,
+            parts.fitting,
         )
-        ends = [part.wait_closed() for part in services] + [s.wait_closed() for s in finders]
+        ends = [part.wait_closed() for part in services]
+        ends += [part.wait_closed() for part in (*finders, *parts.in_rounds)]
         return (self.vigil.watch(), *ends)
 
     async def _take_first_state(self, parts: Parts) -> None:
@@ -299,7 +307,13 @@ class NodeCore(Service):
 
     async def _assemble(self, home: Home) -> Parts:
         config, clock = self.config, self._clock
-        compute, trainer, replica = await self._make_replica(home)
+        compute, prepared = await outfit(config, self._workload, home, self._around.clock)
+        trainer, self._about_model = prepared.trainer, prepared.about
+        replica = Replica(
+            compute, trainer, home.key.node_id,
+            max_retained_states=config.rounds.max_retained_states,
+            solo=Solo(trainer, self._around.clock), tamper=self._around.tamper,
+        )  # fmt: skip
         cohort = make_cohort(config.network.name, replica)
         meter = Meter(config.metering, home.traffic, self._around.clock)
         make_carriers = self._around.make_carriers
@@ -353,25 +367,12 @@ class NodeCore(Service):
             config, carriers, home=home, trainer=trainer, replica=replica, crowd=rounds.crowd,
             announce=announce, recorder=recorder, meter=meter, clock=clock,
         )  # fmt: skip
+        fitting = make_fitting(config, compute, trainer, membership, clock=self._around.clock)
+        fitting.peers_step_s = rounds.crowd.steps_s
         return Parts(
-            home, compute, trainer, replica, cohort, carriers,
-            membership, rounds, recorder, reporter, web, checkpointer, meter, shards,
+            home, compute, trainer, replica, cohort, carriers, membership, rounds,
+            fitting, recorder, reporter, web, checkpointer, meter, shards,
         )  # fmt: skip
-
-    async def _make_replica(self, home: Home) -> tuple[ComputeThread, TrainedModel, Replica]:
-        config, clock = self.config, self._around.clock
-        num_threads = choose_num_threads(config.resources.max_cpu_threads)
-        prepare, fetched = self._workload.prepare, home.folder.shards_path
-        prepared = await asyncio.to_thread(prepare, config, clock, fetched=fetched)
-        trainer, self._about_model = prepared.trainer, prepared.about
-        kind = LentThread if isinstance(trainer, LoopModel) else ComputeThread
-        compute = kind(num_threads=num_threads, clock=clock)
-        replica = Replica(
-            compute, trainer, home.key.node_id,
-            max_retained_states=config.rounds.max_retained_states,
-            solo=Solo(trainer, clock), tamper=self._around.tamper,
-        )  # fmt: skip
-        return compute, trainer, replica
 
     def _make_recorder(
         self, home: Home, replica: Replica, membership: Membership, reporter: Reporter

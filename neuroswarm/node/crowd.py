@@ -126,6 +126,11 @@ class Crowd:
             return False
         return self.positions.rounds_behind(node_id, history) <= MAX_ROUNDS_BEHIND
 
+    def steps_s(self) -> list[float]:
+        """Seconds of a first step at each training peer; 0 where it is not measured yet."""
+        training = self._peers.training(self._clock.monotonic(), self.swarm_id)
+        return [peer.heartbeat.start_step_s for peer in training]
+
     def has_voters(self) -> bool:
         """Whether another live peer of this swarm takes part in rounds."""
         return bool(self._peers.training(self._clock.monotonic(), self.swarm_id))

@@ -174,6 +174,7 @@ class Recorder(Service):
             "is_download": commit.outcome is None,
             "contributions": [c.hex() for c in commit.contributions],
             "signers": [signer.hex() for signer in commit.signers],
+            "used_tokens": _used_tokens(commit),
             "foreign_used": count_foreign(commit, self._statistics.me),
             "method": "none" if commit.outcome is None else commit.outcome.method,
             "rules_revision": commit.state.rules.revision,
@@ -192,6 +193,13 @@ class Recorder(Service):
             logger.warning("state left behind in round %d is lost: %s", state.round, error)
         else:
             logger.warning("state left behind in round %d kept in %s", state.round, path)
+
+
+def _used_tokens(commit: Commit) -> list[int]:
+    """Tokens of each contribution that the outer step used."""
+    used = set() if commit.outcome is None else set(commit.outcome.used)
+    pairs = zip(commit.contributions, commit.tokens, strict=True)
+    return [tokens for contribution, tokens in pairs if contribution in used]
 
 
 def _ignore(_what: object) -> None:

@@ -9,9 +9,9 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-import psutil
-
 from neuroswarm.diloco.schedule import get_inner_steps
+from neuroswarm.hardware.capacity import MIB, choose_budget
+from neuroswarm.hardware.memory import read_memory
 from neuroswarm.metering.allowance import Allowance
 from neuroswarm.node.admission import describe_admission
 from neuroswarm.node.statistics import Statistics
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from neuroswarm.node.core import NodeCore, Parts
 
 STATUS_VERSION = 1
-MIB = 1024 * 1024
+_SHOWN = ("bytes", "util", "live", "step_s")
+"""How the measurements begin that `/status` shows too."""
 
 
 class Reporter:
@@ -74,6 +75,8 @@ class Reporter:
             held_out_loss=loss,
             reach=parts.membership.reach.reach,
             relays=parts.membership.relaying.lines.relays,
+            device_class=parts.fitting.device_class,
+            start_step_s=parts.fitting.start_step_s,
             # What is not to be given away is as good as in use.
             network_saturation=0.0 if parts.meter.allowance is Allowance.OPEN else 1.0,
         )
@@ -149,7 +152,8 @@ class Reporter:
             "tokens_per_s": self._tokens_per_s(),
             **self.statistics.as_dict(),
             "swarm_held_out": self._swarm_held_out(),
-            **{k: v for k, v in self.measure().items() if k.startswith(("bytes", "util", "live"))},
+            **{k: v for k, v in self.measure().items() if k.startswith(_SHOWN)},
+            "hardware": parts.fitting.get_status(),
             "traffic": parts.rounds.thrift.get_status(),
             "checkpoints": parts.checkpointer.get_status(),
             "shards": parts.shards.get_status(),
@@ -215,6 +219,7 @@ class Reporter:
                 "rtt_ms": None if peer.rtt_s is None else round(1000 * peer.rtt_s, 1),
                 "tokens_per_s": peer.heartbeat.tokens_per_s,
                 "available_memory_mb": peer.heartbeat.available_memory_mb,
+                "device_class": peer.heartbeat.device_class and peer.heartbeat.device_class.value,
             }
             for peer in table.all(now)
         ]
@@ -239,5 +244,6 @@ class Reporter:
     def _available_memory_mb(self) -> int:
         limit = self._node.config.resources.available_memory_mb
         with contextlib.suppress(OSError):  # out of file descriptors: the former number will do
-            self._free_mb = psutil.virtual_memory().available // MIB
-        return int(self._free_mb if limit is None else min(limit, self._free_mb))
+            budget = choose_budget(read_memory(), limit)
+            self._free_mb = self._free_mb if budget is None else budget // MIB
+        return self._free_mb

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from neuroswarm.config.sections import RunConfig
-from neuroswarm.errors import ComputeError, LifecycleError
+from neuroswarm.errors import ComputeError, LifecycleError, OutOfMemory
 from neuroswarm.node.core import NodeCore
 from neuroswarm.service import State
 from neuroswarm.values import counted
@@ -43,17 +43,21 @@ async def run_until(core: NodeCore, limits: RunConfig, *, trains: bool = True) -
     """
     parts = core.require_parts()
     reached = _watch(core, limits)
+    trains = trains and not parts.trainer.why_idle
     if trains:
         core.begin_training()
-        parts.compute.start_training(parts.replica.step)
+        parts.compute.start_training(lambda: parts.fitting.duty.step(parts.replica.step))
     said_at = core.now()
     try:
         while (reason := reached()) is None:
             parts.recorder.progressed.clear()
             await _pause(parts.recorder.progressed)
             said_at = _say_progress(core, said_at) if trains else said_at
-            if parts.compute.failure is not None:
-                error = parts.compute.failure
+            if trains and (error := parts.compute.failure) is not None:
+                if isinstance(error, OutOfMemory):
+                    trains = False
+                    _give_up(core, str(error))
+                    continue
                 raise ComputeError(f"training stopped: {error}") from error
             if core.state is not State.RUNNING:
                 await core.wait_closed()  # raises what made the node fail
@@ -63,6 +67,13 @@ async def run_until(core: NodeCore, limits: RunConfig, *, trains: bool = True) -
     await parts.recorder.drained()
     logger.info("run ended: %s", reason)
     return reason
+
+
+def _give_up(core: NodeCore, why: str) -> None:
+    """Go on as a member that does not train: it has turned out that this machine cannot."""
+    core.require_parts().trainer.why_idle = why
+    logger.error("this node does not train from now on: %s", why)
+    core.end_training()
 
 
 def _say_progress(core: NodeCore, said_at: float) -> float:

@@ -134,7 +134,6 @@ def assemble_shards(
         announce()
 
     keeper.begin = begin
-    trainer.has_data = lambda: batches.has_data
     replica.begin_round = batches.begin_round
     recorder.note_loss = _WithTrainingLoss(trainer, keeper)
     return ShardRoom(donor, batches, crew, keeper)

@@ -26,12 +26,21 @@ from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens, Tokens
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState, genesis
-from neuroswarm.errors import ConfigError
+from neuroswarm.errors import ConfigError, DoesNotFit
+from neuroswarm.hardware.capacity import Capacity
 from neuroswarm.hardware.memory import is_out_of_memory
 from neuroswarm.models.hugging_face import HfFolder
 from neuroswarm.node.about_model import AboutModel, Vocabulary, describe_work
 from neuroswarm.node.adapting import adapt
 from neuroswarm.node.model_building import BuiltModel, build_model, find_folder
+from neuroswarm.node.trainer_fit import (
+    HELD_OUT_WINDOWS,
+    count_draw,
+    fit_trainer,
+    look,
+    make_batching,
+)
+from neuroswarm.training.footprint import PARAMETER_BYTES, Fit, Footprint
 from neuroswarm.training.loop_model import LoopModel
 from neuroswarm.training.loss import LossFunction, next_token_loss
 from neuroswarm.training.trained_model import TrainedModel
@@ -86,9 +95,13 @@ class Workload:
         """
         if self.has_own_loop:
             return self._prepare_for_loop(config)
+        device = choose_device(config.resources.device)
+        capacity = look(config.resources, device)
         folder = find_folder(config.training.model) if self.model is None else None
-        batches, vocabulary = self._batches(config, folder, fetched)
+        batches, vocabulary = self._batches(config, folder, fetched, capacity)
         with _naming_what_does_not_fit():
+            if self._can_be_hollow(config):
+                _require_room(config, vocabulary.size, capacity)
             built = self._build(config, vocabulary.size)
             adapt(
                 built.model,
@@ -96,7 +109,7 @@ class Workload:
                 seed=config.training.seed,
                 has_weights=self.model is not None or config.training.model not in BUILT_IN,
             )
-            built.model.to(choose_device(config.resources.device))
+            built.model.to(device)
         with _naming_what_cannot_be_trained(built.model):
             trainer = Trainer(
                 built.model,
@@ -105,11 +118,46 @@ class Workload:
                 clock=clock,
                 loss_fn=self.loss_fn or built.loss_fn or next_token_loss,
             )
-        about = describe_work(
-            built.model, trainer.fragments, config.training, config.lora, vocabulary,
+        if isinstance(batches, ShardBatches):
+            trainer.has_data = lambda: batches.has_data
+        is_fixed = not isinstance(batches, WindowSampler | ShardBatches)
+        trainer.batching = make_batching(config.training, capacity, is_fixed=is_fixed)
+        footprint = _measure(built.model, trainer, capacity, is_there=self.model is not None)
+        fit_trainer(trainer, config.training, capacity, footprint)
+        return Prepared(trainer, self._describe(config, built.model, trainer, vocabulary, folder))
+
+    def prepare_hollow(self, config: SwarmNodeConfig, clock: Clock) -> Prepared:
+        """A trainer whose model has names and shapes and takes no memory.
+
+        For machines on which `prepare` raises `DoesNotFit`: it tells what the model is.
+
+        Raises:
+            DataError: there is no text.
+        """
+        capacity = look(config.resources, torch.device("cpu"))
+        batches, vocabulary = self._batches(config, None, None, capacity)
+        with torch.device("meta"):
+            model = build_model(config.training, vocabulary.size).model
+        trainer = Trainer(model.to("meta"), batches, config.training, clock=clock)
+        return Prepared(trainer, self._describe(config, model, trainer, vocabulary, None))
+
+    def _can_be_hollow(self, config: SwarmNodeConfig) -> bool:
+        """Whether names and shapes say all of the model that peers compare."""
+        is_built_in = self.model is None and config.training.model in BUILT_IN
+        return is_built_in and not config.lora.rank
+
+    def _describe(
+        self,
+        config: SwarmNodeConfig,
+        model: nn.Module,
+        trainer: TrainedModel,
+        vocabulary: Vocabulary,
+        folder: HfFolder | None,
+    ) -> AboutModel:
+        return describe_work(
+            model, trainer.fragments, config.training, config.lora, vocabulary,
             folder=folder, is_handed_over=self.model is not None,
         )  # fmt: skip
-        return Prepared(trainer, about)
 
     def _prepare_for_loop(self, config: SwarmNodeConfig) -> Prepared:
         assert self.model is not None, "the factory sees to it"
@@ -120,11 +168,7 @@ class Workload:
             )
         with _naming_what_cannot_be_trained(self.model):
             trainer = LoopModel(self.model)
-        about = describe_work(
-            self.model, trainer.fragments, config.training, config.lora, Vocabulary(),
-            folder=None, is_handed_over=True,
-        )  # fmt: skip
-        return Prepared(trainer, about)
+        return Prepared(trainer, self._describe(config, self.model, trainer, Vocabulary(), None))
 
     def _build(self, config: SwarmNodeConfig, vocab_size: int) -> BuiltModel:
         if self.model is not None:
@@ -132,14 +176,18 @@ class Workload:
         return build_model(config.training, vocab_size)
 
     def _batches(
-        self, config: SwarmNodeConfig, folder: HfFolder | None, fetched: Path | None
+        self,
+        config: SwarmNodeConfig,
+        folder: HfFolder | None,
+        fetched: Path | None,
+        capacity: Capacity,
     ) -> tuple[Batches, Vocabulary]:
         """What to train on, and the vocabulary that the model needs for it."""
         training = config.training
         if isinstance(self.data, Path) or self.data is None:
             path = self.data or config.data.path
             if path is not None and is_shard_folder(path):
-                return _open_shards(path, config, fetched)
+                return _open_shards(path, config, fetched, capacity)
             text = None if folder is None else folder.vocabulary
             corpus = load_corpus(
                 path,
@@ -159,7 +207,10 @@ class Workload:
         else:
             return self.data, Vocabulary(0 if folder is not None else BYTE_VOCABULARY)
         sampler: WindowSampler = corpus.sampler(
-            context=training.context, batch_size=training.batch_size, seed=training.seed
+            context=training.context,
+            batch_size=count_draw(training, capacity),
+            held_out_size=training.batch_size or HELD_OUT_WINDOWS,
+            seed=training.seed,
         )
         doing = "training" if config.run.training else "measuring the held-out loss"
         logger.info("%s on %s: %d tokens", doing, corpus.source, corpus.tokens.num_tokens)
@@ -167,7 +218,7 @@ class Workload:
 
 
 def _open_shards(
-    path: Path, config: SwarmNodeConfig, fetched: Path | None
+    path: Path, config: SwarmNodeConfig, fetched: Path | None, capacity: Capacity
 ) -> tuple[ShardBatches, Vocabulary]:
     """Batches of the shards that are here; without `fetched` there must be enough."""
     training = config.training
@@ -178,7 +229,8 @@ def _open_shards(
         return WindowSampler(
             tokens,
             context=training.context,
-            batch_size=training.batch_size,
+            batch_size=count_draw(training, capacity),
+            held_out_size=training.batch_size or HELD_OUT_WINDOWS,
             seed=training.seed,
         )
 
@@ -280,6 +332,34 @@ def _naming_what_cannot_be_trained(model: nn.Module) -> Iterator[None]:
         raise ConfigError(f"cannot train {type(model).__name__}: {error}") from error
 
 
+def _require_room(config: SwarmNodeConfig, vocab_size: int, capacity: Capacity) -> None:
+    """DoesNotFit if the machine cannot even hold the built-in model; makes none."""
+    with torch.device("meta"):
+        model = build_model(config.training, vocab_size).model
+    footprint = Footprint(sum(p.numel() for p in model.parameters()), capacity.budget_bytes)
+    if footprint.fit is Fit.HELPS:
+        raise DoesNotFit(f"the model does not fit into memory: {footprint.explain()}")
+
+
+def _measure(
+    model: nn.Module, trainer: Trainer, capacity: Capacity, *, is_there: bool
+) -> Footprint:
+    """What a model takes.
+
+    Args:
+        model: As it is trained.
+        trainer: Of it.
+        capacity: The machine's, before the model was made.
+        is_there: Whether it was there before already.
+    """
+    num_trained = sum(trainer.fragments.sizes)
+    num_frozen = sum(p.numel() for p in model.parameters()) - num_trained
+    budget = capacity.budget_bytes
+    if budget is not None and is_there:
+        budget += PARAMETER_BYTES * (num_trained + num_frozen)
+    return Footprint(num_trained, budget, num_frozen)
+
+
 @contextmanager
 def _naming_what_does_not_fit() -> Iterator[None]:
     try:
@@ -298,10 +378,14 @@ def _naming_what_does_not_fit() -> Iterator[None]:
 def choose_device(name: str) -> torch.device:
     """The device to train on; ConfigError if it is not there."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device not to be used: {name!r} (auto, cpu, cuda, cuda:0)") from error
+        raise ConfigError(
+            f"device not to be used: {name!r} (auto, cpu, cuda, cuda:0, mps)"
+        ) from error
     return device

@@ -132,8 +132,9 @@ class Member:
             else:
                 time.sleep(REST_S)  # the others need the cores
 
+        duty = self.parts.fitting.duty
         self.core.begin_training()
-        self.parts.compute.start_training(step_or_rest)
+        self.parts.compute.start_training(lambda: duty.step(step_or_rest))
 
     async def events(self) -> list[dict[str, Any]]:
         """What it wrote into its event log in all lives, once all of it is written."""

@@ -63,7 +63,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "batch_size": 4,
         "eval_batches": 1,
     },
-    "resources": {"device": "cpu", "max_cpu_threads": 1, "available_memory_mb": 1024},
+    "resources": {"device": "cpu", "max_cpu_threads": 1, "available_memory_mb": 8192},
 }
 """What differs from a node's defaults: small models and short waits."""
 

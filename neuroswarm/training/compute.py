@@ -64,7 +64,9 @@ class ComputeThread(Service):
         """Steps that ended without an error."""
         self.step_s = 0.0
         """Seconds spent in steps."""
-        self._num_threads = num_threads
+        self.num_threads = num_threads
+        """Threads that torch may use from the next step on."""
+        self._threads_used = num_threads
         self._clock = clock
         self._started_at = 0.0
         self._lock = threading.Lock()
@@ -189,7 +191,7 @@ class ComputeThread(Service):
         self._thread_id = threading.get_ident()
         if self.stands_back:
             stand_back()
-        torch.set_num_threads(self._num_threads)
+        torch.set_num_threads(self._threads_used)
         torch.set_flush_denormal(False)
 
     def _submit(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -212,6 +214,10 @@ class ComputeThread(Service):
     def _take_step(self, training: object, step: Callable[[], object]) -> None:
         if self._training is not training:
             return
+        if self.num_threads != self._threads_used:
+            logger.info("threads: %d (%d so far)", self.num_threads, self._threads_used)
+            self._threads_used = self.num_threads
+            torch.set_num_threads(self._threads_used)
         began = self._clock.monotonic()
         if step() is not RESTED:
             self.step_s += self._clock.monotonic() - began

@@ -6,15 +6,16 @@ Knows nothing of what they will do.
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-import threading
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-import psutil
 import torch
+
+from neuroswarm.hardware.facts import ROOT
+from neuroswarm.hardware.priority import add_niceness
+from neuroswarm.hardware.processor import read_processor_share
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,10 +23,8 @@ T = TypeVar("T")
 NICENESS = 5
 """How much the thread that trains stands back for the node's other threads."""
 
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
-
-def choose_num_threads(limit: int, *, quota_file: Path = CPU_QUOTA) -> int:
+def choose_num_threads(limit: int, root: Path = ROOT) -> int:
     """The number of threads: at most `limit`, one a physical core, within affinity and quota.
 
     More threads than the processor time of a container allows make training many times slower,
@@ -33,12 +32,19 @@ def choose_num_threads(limit: int, *, quota_file: Path = CPU_QUOTA) -> int:
 
     Args:
         limit: What the user allows, at least 1.
-        quota_file: Where the control group says how much processor time there is; Linux only.
+        root: What stands for `/`; affinity and cores are this machine's anyway.
     """
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    physical = psutil.cpu_count(logical=False)
-    bounds = [limit, allowed or 1, physical or limit, _quota(quota_file) or limit]
-    return max(1, min(bounds))
+    return min(limit, read_processor_share(root).num_cores)
+
+
+def limit_torch(num_threads: int) -> None:
+    """Have torch use so many threads in one operation, wherever it has not been used yet.
+
+    Operations are never run side by side here, so one thread is enough for that.
+    """
+    torch.set_num_threads(num_threads)
+    with contextlib.suppress(RuntimeError):  # it was used before: the number is settled
+        torch.set_num_interop_threads(1)
 
 
 def stand_back() -> None:
@@ -48,9 +54,7 @@ def stand_back() -> None:
     it takes a fifth off the time from the last publication of a round to its outcome, as
     nothing that peers wait for queues behind their training.
     """
-    if sys.platform == "linux":
-        me = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, me, os.getpriority(os.PRIO_PROCESS, me) + NICENESS)
+    add_niceness(NICENESS)
 
 
 async def run_beside(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -68,12 +72,3 @@ async def run_beside(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
         return job(*args, **kwargs)
 
     return await asyncio.to_thread(alone)
-
-
-def _quota(path: Path) -> int | None:
-    """Whole processors that the control group allows; None without a limit."""
-    try:
-        quota, period = path.read_text().split()[:2]
-        return int(quota) // int(period) or 1
-    except (OSError, ValueError, ZeroDivisionError):
-        return None  # no control groups, or "max": no limit

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from neuroswarm.data.share import Share
 from neuroswarm.errors import CheckpointError
 from neuroswarm.models.fragments import Fragments
+from neuroswarm.training.batching import Batching
 
 _BUFFER, _PARAMETER = "buffer.", "parameter."
 
@@ -98,7 +99,18 @@ class TrainedModel(ABC):
         """Training loss of the newest step that counts and whose loss is known; nats."""
         self.has_data: Callable[[], bool] = _always
         """Whether there is something to train on; once there is, there always is."""
+        self.batching = Batching()
+        """How many batches of the data a step takes, and in which pieces."""
+        self.is_bf16 = False
+        """Whether the model computes in bfloat16; parameters and the optimiser stay float32."""
+        self.why_idle = ""
+        """Why this machine cannot train it; empty if it can."""
         self._model = model
+
+    @property
+    def is_hollow(self) -> bool:
+        """Whether the model has shapes only, and nothing can be computed."""
+        return self.device.type == "meta"
 
     @property
     def device(self) -> torch.device:
@@ -156,7 +168,7 @@ class TrainedModel(ABC):
         try:
             if flats is not None:
                 self.load(flats)
-            with _evaluating(self._model), torch.no_grad():
+            with evaluating(self._model), torch.no_grad():
                 return self._measure(num_batches, share)
         finally:
             if flats is not None:
@@ -224,7 +236,7 @@ def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode inside; after it, every module in the mode it had."""
     training = [module for module in model.modules() if module.training]
     model.eval()

@@ -7,6 +7,7 @@ Refuses to know of rounds and peers: others shift or replace its parameters.
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import struct
 from collections.abc import Iterator, Mapping
@@ -21,10 +22,26 @@ from neuroswarm.clock import Clock
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.data.sampler import Batch, ShareAware
 from neuroswarm.data.share import Share
-from neuroswarm.errors import CheckpointError, ComputeError, NonFiniteLoss
+from neuroswarm.errors import (
+    CheckpointError,
+    ComputeError,
+    NonFiniteLoss,
+    OutOfMemory,
+)
+from neuroswarm.hardware.memory import is_out_of_memory
+from neuroswarm.training.footprint import measure_window_bytes
 from neuroswarm.training.loss import LossFunction, next_token_loss
 from neuroswarm.training.optimizer import InnerOptimizer
-from neuroswarm.training.trained_model import Progress, StepReport, TrainedModel, under
+from neuroswarm.training.precision import casting
+from neuroswarm.training.trained_model import (
+    Progress,
+    StepReport,
+    TrainedModel,
+    evaluating,
+    under,
+)
+
+logger = logging.getLogger(__name__)
 
 MAX_DROPPED_IN_A_ROW = 50
 """Dropped steps after which the parameters, not the data, must be at fault."""
@@ -98,27 +115,40 @@ class Trainer(TrainedModel):
             self._share, self._share_from = share, self._position
 
     def step(self) -> StepReport:
-        """Train on the next batch.
+        """Train on the next batches; in smaller pieces from the time on that memory runs short.
 
-        Where loss or gradient are not finite the parameters stay as they are, the batch is
+        Where loss or gradient are not finite the parameters stay as they are, the batches are
         passed over, and the step is counted as dropped.
 
         Raises:
             NonFiniteLoss: 50 steps in a row had to be dropped.
+            OutOfMemory: not even one window fits.
             ComputeError: the model returned something that is no loss.
         """
         began = self._clock.monotonic()
-        inputs, targets = self._on_device(self._read())
-        with _seeded(self._seed, self._position):
-            loss = self._loss_fn(self._model, inputs, targets)
-            value = _scalar(loss)
-            is_usable = math.isfinite(value) and self._differentiate(loss)
-        self._position += 1
+        num_draws = self.batching.num_draws
+        inputs, targets = self._on_device(self._draw(num_draws))
+        value, is_usable = self._differentiate(inputs, targets)
+        self._position += num_draws
         if is_usable:
             self._optimizer.update(self.total.steps)
         self._optimizer.zero_grad()  # their memory is for whoever comes between two steps
         tokens = self._count(value, targets.numel(), is_usable)
-        return StepReport(value, tokens, self._clock.monotonic() - began, not is_usable)
+        seconds = self._clock.monotonic() - began
+        self.batching.note(num_draws, len(inputs), seconds)
+        return StepReport(value, tokens, seconds, not is_usable)
+
+    @property
+    def model(self) -> nn.Module:
+        """What is trained."""
+        return self._model
+
+    def measure_window(self) -> tuple[int, int]:
+        """Windows of a step, and bytes that a forward pass of one keeps; see `footprint`."""
+        inputs, targets = self._on_device(self.batches.train(0))
+        with evaluating(self._model), _seeded(self._seed, 0):
+            kept = measure_window_bytes(self._model, self._loss_fn, inputs, targets)
+        return self.batching.num_draws * len(inputs), kept
 
     def inner_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Optimiser, buffers, counters and place in the data: tensor copies and JSON values.
@@ -137,6 +167,7 @@ class Trainer(TrainedModel):
             "num_dropped": self.num_dropped,
             "dropped_in_a_row": self._dropped_in_a_row,
             "last_loss": self.last_loss,
+            "batching": self.batching.to_json(),
         }
 
     def load_inner_state(self, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
@@ -152,20 +183,48 @@ class Trainer(TrainedModel):
             raise CheckpointError(f"counter missing in the checkpoint: {error}") from error
         self._optimizer.load(under("adamw.", tensors))
 
-    def _read(self) -> Batch:
+    def _draw(self, num_draws: int) -> Batch:
         share = self._share
         if share is not None and share != self._told and isinstance(self.batches, ShareAware):
             self.batches.take_share(share)
             self._told = share
-        return self.batches.train(self._position - self._share_from)
+        first = self._position - self._share_from
+        drawn = [self.batches.train(first + k) for k in range(num_draws)]
+        if len(drawn) == 1:
+            return drawn[0]
+        return torch.cat([inputs for inputs, _ in drawn]), torch.cat([t for _, t in drawn])
 
-    def _differentiate(self, loss: Tensor) -> bool:
+    def _differentiate(self, inputs: Tensor, targets: Tensor) -> tuple[float, bool]:
+        """Loss and whether it and the gradients are finite; in halves if memory runs short."""
+        while True:
+            try:
+                with _seeded(self._seed, self._position):
+                    return self._accumulate(inputs, targets)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(f"{type(error).__name__}: {error}"):
+                    raise
+                self._optimizer.zero_grad()
+                if not self.batching.halve(len(inputs)):
+                    raise OutOfMemory(f"no memory for one window of text: {error}") from error
+            logger.warning("out of memory: %d windows at once from now on", self.batching.piece)
+
+    def _accumulate(self, inputs: Tensor, targets: Tensor) -> tuple[float, bool]:
         self._optimizer.zero_grad()
-        if not loss.requires_grad:
-            raise ComputeError("the loss does not depend on any parameter that is trained")
-        loss.backward()  # type: ignore[no-untyped-call]
+        total, piece = 0.0, self.batching.piece or len(inputs)
+        pieces = zip(torch.split(inputs, piece), torch.split(targets, piece), strict=True)
+        for inputs_BT, targets_BT in pieces:
+            with casting(self.device, is_on=self.is_bf16):
+                loss = self._loss_fn(self._model, inputs_BT, targets_BT)
+            share = targets_BT.numel() / targets.numel()
+            value = _scalar(loss) * share
+            total += value
+            if not math.isfinite(total):
+                return total, False
+            if not loss.requires_grad:
+                raise ComputeError("the loss does not depend on any parameter that is trained")
+            (loss if share == 1 else loss * share).backward()  # type: ignore[no-untyped-call]
         self._make_dense()
-        return math.isfinite(self._optimizer.clip())
+        return total, math.isfinite(self._optimizer.clip())
 
     def _make_dense(self) -> None:
         """Gradients of sparse embeddings as plain tensors: clipping and AdamW know no others."""
@@ -213,6 +272,7 @@ class Trainer(TrainedModel):
         self.num_dropped = counters["num_dropped"]
         self.last_loss = counters["last_loss"]
         self.progress, self.total = progress, total
+        self.batching.load(counters["batching"])
 
     def _load_place(self, position: int, share: Mapping[str, int] | None, share_from: int) -> None:
         self._position, self._share, self._share_from = position, None, 0

@@ -22,6 +22,7 @@ from neuroswarm.diloco.pieces import Span, cut
 from neuroswarm.diloco.state import FragmentState, OuterState
 from neuroswarm.errors import ProtocolViolation
 from neuroswarm.hardware import large_tensors
+from neuroswarm.hardware.file_access import BINARY, read_at, write_at
 from neuroswarm.transfer.state_manifest import StateManifest
 from neuroswarm.values import HASH_BYTES
 
@@ -54,7 +55,7 @@ class IncomingState:
         size = self.manifest.layout.num_bytes
         try:
             is_new = not self._path.exists()
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
             if is_new:
                 os.truncate(self._file, size)
                 return []
@@ -104,7 +105,7 @@ class IncomingState:
     def _read(self, piece: int) -> bool:
         assert self._file is not None, "recover opened it"
         span = self.manifest.layout.locate(piece)
-        data = os.pread(self._file, span.num_bytes, span.at)
+        data = read_at(self._file, span.num_bytes, span.at)
         if hashlib.sha256(data).digest() != self.manifest.hash_of(piece):
             return False
         self._copy(span, data)
@@ -191,5 +192,5 @@ def _is_digest(name: str) -> bool:
 def _write(file: int, data: bytes | bytearray, at: int) -> None:
     view = memoryview(data)
     while view:
-        written = os.pwrite(file, view, at)
+        written = write_at(file, view, at)
         view, at = view[written:], at + written

@@ -8,6 +8,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class DeviceClass(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DEVICE_CLASS_UNSPECIFIED: _ClassVar[DeviceClass]
+    DEVICE_CLASS_RPI: _ClassVar[DeviceClass]
+    DEVICE_CLASS_LAPTOP: _ClassVar[DeviceClass]
+    DEVICE_CLASS_DESKTOP: _ClassVar[DeviceClass]
+    DEVICE_CLASS_SERVER: _ClassVar[DeviceClass]
+
 class Reachability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     REACHABILITY_UNSPECIFIED: _ClassVar[Reachability]
@@ -19,6 +27,11 @@ class Hears(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     HEARS_UNSPECIFIED: _ClassVar[Hears]
     HEARS_YES: _ClassVar[Hears]
     HEARS_NO: _ClassVar[Hears]
+DEVICE_CLASS_UNSPECIFIED: DeviceClass
+DEVICE_CLASS_RPI: DeviceClass
+DEVICE_CLASS_LAPTOP: DeviceClass
+DEVICE_CLASS_DESKTOP: DeviceClass
+DEVICE_CLASS_SERVER: DeviceClass
 REACHABILITY_UNSPECIFIED: Reachability
 REACHABILITY_OPEN: Reachability
 REACHABILITY_CLOSED: Reachability
@@ -27,7 +40,7 @@ HEARS_YES: Hears
 HEARS_NO: Hears
 
 class Heartbeat(_message.Message):
-    __slots__ = ("swarm_id", "sequence", "time", "host", "grpc_port", "heartbeat_port", "http_port", "protocol", "available_memory_mb", "queue_depth", "first_fragment", "num_fragments", "uses_accelerator", "network_saturation", "is_training", "accepts_inference", "accepts_activations", "round", "digest", "tokens_per_s", "inner_steps", "is_leaving", "instance", "twin", "is_settled", "relays", "reach", "other_hosts", "dht_port", "evaluated", "held_out_loss")
+    __slots__ = ("swarm_id", "sequence", "time", "host", "grpc_port", "heartbeat_port", "http_port", "protocol", "available_memory_mb", "queue_depth", "first_fragment", "num_fragments", "uses_accelerator", "network_saturation", "is_training", "accepts_inference", "accepts_activations", "round", "digest", "tokens_per_s", "inner_steps", "is_leaving", "instance", "twin", "is_settled", "relays", "reach", "other_hosts", "dht_port", "evaluated", "held_out_loss", "device_class", "start_step_s")
     SWARM_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +72,8 @@ class Heartbeat(_message.Message):
     DHT_PORT_FIELD_NUMBER: _ClassVar[int]
     EVALUATED_FIELD_NUMBER: _ClassVar[int]
     HELD_OUT_LOSS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_CLASS_FIELD_NUMBER: _ClassVar[int]
+    START_STEP_S_FIELD_NUMBER: _ClassVar[int]
     swarm_id: bytes
     sequence: int
     time: float
@@ -90,7 +105,9 @@ class Heartbeat(_message.Message):
     dht_port: int
     evaluated: bytes
     held_out_loss: float
-    def __init__(self, swarm_id: _Optional[bytes] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., host: _Optional[str] = ..., grpc_port: _Optional[int] = ..., heartbeat_port: _Optional[int] = ..., http_port: _Optional[int] = ..., protocol: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., queue_depth: _Optional[int] = ..., first_fragment: _Optional[int] = ..., num_fragments: _Optional[int] = ..., uses_accelerator: bool = ..., network_saturation: _Optional[float] = ..., is_training: bool = ..., accepts_inference: bool = ..., accepts_activations: bool = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ..., tokens_per_s: _Optional[float] = ..., inner_steps: _Optional[int] = ..., is_leaving: bool = ..., instance: _Optional[bytes] = ..., twin: _Optional[bytes] = ..., is_settled: bool = ..., relays: _Optional[_Iterable[bytes]] = ..., reach: _Optional[_Union[Reachability, str]] = ..., other_hosts: _Optional[_Iterable[str]] = ..., dht_port: _Optional[int] = ..., evaluated: _Optional[bytes] = ..., held_out_loss: _Optional[float] = ...) -> None: ...
+    device_class: DeviceClass
+    start_step_s: float
+    def __init__(self, swarm_id: _Optional[bytes] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., host: _Optional[str] = ..., grpc_port: _Optional[int] = ..., heartbeat_port: _Optional[int] = ..., http_port: _Optional[int] = ..., protocol: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., queue_depth: _Optional[int] = ..., first_fragment: _Optional[int] = ..., num_fragments: _Optional[int] = ..., uses_accelerator: bool = ..., network_saturation: _Optional[float] = ..., is_training: bool = ..., accepts_inference: bool = ..., accepts_activations: bool = ..., round: _Optional[int] = ..., digest: _Optional[bytes] = ..., tokens_per_s: _Optional[float] = ..., inner_steps: _Optional[int] = ..., is_leaving: bool = ..., instance: _Optional[bytes] = ..., twin: _Optional[bytes] = ..., is_settled: bool = ..., relays: _Optional[_Iterable[bytes]] = ..., reach: _Optional[_Union[Reachability, str]] = ..., other_hosts: _Optional[_Iterable[str]] = ..., dht_port: _Optional[int] = ..., evaluated: _Optional[bytes] = ..., held_out_loss: _Optional[float] = ..., device_class: _Optional[_Union[DeviceClass, str]] = ..., start_step_s: _Optional[float] = ...) -> None: ...
 
 class HeartbeatDatagram(_message.Message):
     __slots__ = ("own", "heard", "hears")

@@ -7,13 +7,14 @@ Knows nothing of rounds in progress: freshness and agreement are judged elsewher
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from neuroswarm.errors import SchemaMismatch
+from neuroswarm.hardware.device_class import DeviceClass
 from neuroswarm.v1 import heartbeat_pb2, rounds_pb2
 from neuroswarm.values import NODE_ID_BYTES, Endpoint, NodeId, Reach
 from neuroswarm.wire import limits
@@ -23,6 +24,9 @@ from neuroswarm.wire.hosts import is_host
 M = TypeVar("M", bound=Message)
 
 _REACHES = frozenset(map(int, Reach))
+
+_CLASSES = dict(enumerate(DeviceClass, start=1))
+_CLASS_NUMBERS: Mapping[DeviceClass | None, int] = {c: number for number, c in _CLASSES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +168,7 @@ class Confirm:
         return _encode_list(rounds_pb2.Confirm(), self)
 
 
-_CONVERTED = ("relays", "reach", "other_hosts")
+_CONVERTED = ("relays", "reach", "other_hosts", "device_class")
 """Fields of a heartbeat whose values differ from those on the wire."""
 
 
@@ -213,6 +217,10 @@ class Heartbeat:
     """Name of the newest outer state that it evaluated, 8 bytes; or empty."""
     held_out_loss: float = 0.0
     """Of that state on its part of the held-out text, nats per token, 0 to 1000."""
+    device_class: DeviceClass | None = None
+    """What kind of machine it is; None from nodes that do not say."""
+    start_step_s: float = 0.0
+    """Seconds of an inner step of its class's first size there; 0 if it is not measured."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -233,7 +241,10 @@ class Heartbeat:
         """The body to sign."""
         reach = heartbeat_pb2.Reachability.Name(self.reach)
         proto = heartbeat_pb2.Heartbeat(
-            relays=self.relays, reach=reach, other_hosts=self.other_hosts
+            relays=self.relays,
+            reach=reach,
+            other_hosts=self.other_hosts,
+            device_class=heartbeat_pb2.DeviceClass.Name(_CLASS_NUMBERS.get(self.device_class, 0)),
         )
         for name in _HEARTBEAT_FIELDS:
             setattr(proto, name, getattr(self, name))
@@ -347,7 +358,7 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
         check_count(name, getattr(m, name), limits.MAX_COUNT)
     check_count("hosted fragments", m.first_fragment + m.num_fragments, limits.MAX_FRAGMENTS)
     check_instant("time", m.time)
-    for name in ("network_saturation", "tokens_per_s"):
+    for name in ("network_saturation", "tokens_per_s", "start_step_s"):
         check_finite(name, getattr(m, name))
     check_count("relays", len(m.relays), limits.MAX_RELAYS)
     if any(len(relay) != NODE_ID_BYTES for relay in m.relays):
@@ -357,6 +368,7 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
         relays=tuple(map(NodeId, m.relays)),
         reach=Reach(m.reach) if m.reach in _REACHES else Reach.UNKNOWN,  # of a later version
         other_hosts=tuple(m.other_hosts),
+        device_class=_CLASSES.get(m.device_class),
     )
 
 

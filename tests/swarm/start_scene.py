@@ -218,7 +218,7 @@ class StartedSwarm:
                 **self._hint(i),
             },
             heartbeat={"port": self.ports.heartbeat},
-            resources={"device": "cpu", "max_cpu_threads": 1, "available_memory_mb": 256},
+            resources={"device": "cpu", "max_cpu_threads": 1, "available_memory_mb": 1024},
             training={"context": 16, "batch_size": 4, "eval_batches": 1},
             state_dir=self.folder / f"{self.number}-{i}",
         )

@@ -13,6 +13,7 @@ from neuroswarm.doctor.judge_clock import BUILT_AT, judge_clock, show_duration, 
 from neuroswarm.doctor.judge_network import PortFacts
 from neuroswarm.doctor.torch_probe import TorchFacts
 from neuroswarm.hardware.container import ContainerFacts
+from neuroswarm.hardware.device_class import DeviceClass
 from neuroswarm.hardware.disk import DiskFacts
 from neuroswarm.hardware.facts import MachineFacts
 from neuroswarm.hardware.interfaces import Interface
@@ -50,6 +51,11 @@ def test_a_finding_that_is_bad_has_a_fix():
         fail("x", "broken", "")
     assert str(ok("memory", "enough")) == "ok    memory       enough"
     assert str(fail("x", "broken", "mend it")) == "fail  x            broken -> mend it"
+
+
+def test_the_class_of_the_machine_is_said():
+    finding = judge_processor.judge_processor(X86, DeviceClass.DESKTOP)
+    check(finding, Level.OK, "Some CPU.*; class desktop: steps begin with 64 windows", "^$")
 
 
 @pytest.mark.parametrize(

@@ -47,17 +47,26 @@ def test_processor_of_a_small_board(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("files", "quota"),
+    ("path", "files", "quota"),
     [
-        ({"cpu.max": "50000 100000"}, 0.5),
-        ({"cpu.max": "max 100000"}, None),
-        ({"cpu/cpu.cfs_quota_us": "150000", "cpu/cpu.cfs_period_us": "100000"}, 1.5),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
-        ({"cpu.max": "1 0"}, None),
+        ("/", {"cpu.max": "50000 100000"}, 0.5),
+        ("/", {"cpu.max": "max 100000"}, None),
+        ("/", {"cpu/cpu.cfs_quota_us": "150000", "cpu/cpu.cfs_period_us": "100000"}, 1.5),
+        ("/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ("/", {"cpu.max": "1 0"}, None),
+        ("/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "100000 100000"}, 1.0),
+        ("/a/b", {"a/b/cpu.max": "50000 100000", "a/cpu.max": "100000 100000"}, 0.5),
+        ("/a/b", {"a/b/cpu.max": "200000 100000", "a/cpu.max": "100000 100000"}, 1.0),
+        ("/a", {"cpu/a/cpu.cfs_quota_us": "50000", "cpu/a/cpu.cfs_period_us": "100000"}, 0.5),
+        ("/docker/x", {"cpu.max": "50000 100000"}, 0.5),
+        ("/a", {"b/cpu.max": "50000 100000"}, None),
     ],
 )
-def test_quota_of_both_versions(tmp_path: Path, files: dict[str, str], quota: float | None):
+def test_quota_of_both_versions(
+    tmp_path: Path, path: str, files: dict[str, str], quota: float | None
+):
     write(tmp_path, {f"sys/fs/cgroup/{name}": text for name, text in files.items()})
+    write(tmp_path, {"proc/self/cgroup": f"2:cpu,cpuacct:{path}\n0::{path}\n"})
     assert read_processor(tmp_path).quota == quota
 
 

@@ -89,7 +89,7 @@ class Ones:
 def test_a_folder_trains_on_batches_of_ones_own(tmp_path: Path):
     folder = write_gpt2(tmp_path / "m", vocab_size=8, width=16, num_layers=1)
     config = SwarmNodeConfig(training={"model": f"hf:{folder}", "context": 16})
-    trainer = Workload(data=Ones()).make_trainer(config, ME, SystemClock())
+    trainer = Workload(data=Ones()).make_trainer(config, SystemClock())
     assert math.isfinite(trainer.step().loss)
 
 

@@ -3,33 +3,45 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from neuroswarm.hardware.processor import ProcessorFacts
 from neuroswarm.training.threads import NICENESS, choose_num_threads, run_beside, stand_back
 
 
-def quota(tmp_path: Path, text: str) -> Path:
-    path = tmp_path / "cpu.max"
-    path.write_text(text)
-    return path
+def quota(root: Path, text: str) -> Path:
+    for name, content in {"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/cpu.max": text}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return root
 
 
 @pytest.mark.parametrize("text", ["100000 100000\n", "50000 100000\n"], ids=["one", "half"])
 def test_a_container_with_one_processor_gets_one_thread(tmp_path: Path, text: str):
-    assert choose_num_threads(64, quota_file=quota(tmp_path, text)) == 1
+    assert choose_num_threads(64, quota(tmp_path, text)) == 1
+
+
+def test_a_quota_is_rounded_down():
+    cores = ProcessorFacts(num_usable=8, num_physical=8)
+    assert replace(cores, quota=2.9).num_cores == 2
+    assert replace(cores, quota=0.2).num_cores == 1
+    assert replace(cores, num_physical=4).num_cores == 4
+    assert replace(cores, num_usable=3).num_cores == 3
 
 
 def test_the_limit_of_the_user_holds(tmp_path: Path):
-    assert choose_num_threads(1, quota_file=quota(tmp_path, "max 100000\n")) == 1
+    assert choose_num_threads(1, quota(tmp_path, "max 100000\n")) == 1
 
 
 def test_without_quota_the_cores_decide(tmp_path: Path):
-    unlimited = choose_num_threads(64, quota_file=quota(tmp_path, "max 100000\n"))
+    unlimited = choose_num_threads(64, quota(tmp_path, "max 100000\n"))
     assert 1 <= unlimited <= 64
-    assert choose_num_threads(64, quota_file=tmp_path / "missing") == unlimited
+    assert choose_num_threads(64, tmp_path / "missing") == unlimited
 
 
 async def test_work_beside_the_training_uses_one_thread():

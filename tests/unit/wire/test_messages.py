@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroswarm.errors import MessageTooLarge, PeerError, SchemaMismatch
+from neuroswarm.hardware.device_class import DeviceClass
 from neuroswarm.v1 import heartbeat_pb2, rounds_pb2
 from neuroswarm.values import Endpoint
 from neuroswarm.wire import limits, messages
@@ -100,6 +101,19 @@ def change(body: Body, **fields: object) -> bytes:
 @decoders
 def test_body_survives_the_wire(body: Body, decode: Callable[[bytes], Body]):
     assert decode(body.encode()) == body
+
+
+@pytest.mark.parametrize("device_class", [None, *DeviceClass])
+def test_a_heartbeat_tells_of_its_machine(device_class: DeviceClass | None):
+    body = change(HEARTBEAT, device_class=device_class, start_step_s=1.5)
+    heartbeat = messages.decode_heartbeat(body)
+    assert (heartbeat.device_class, heartbeat.start_step_s) == (device_class, 1.5)
+
+
+def test_a_machine_of_a_later_version_is_of_no_class():
+    later = heartbeat_pb2.Heartbeat.FromString(HEARTBEAT.encode())
+    later.device_class = 77  # type: ignore[assignment]
+    assert messages.decode_heartbeat(later.SerializeToString()).device_class is None
 
 
 @decoders

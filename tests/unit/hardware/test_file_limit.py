@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neuroswarm.cli.file_limit import WANTED_FILES, raise_file_limit
+from neuroswarm.hardware.process_limits import WANTED_FILES, raise_file_limit
 
 HARD = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 ATTAINABLE = WANTED_FILES if HARD == resource.RLIM_INFINITY else min(HARD, WANTED_FILES)
