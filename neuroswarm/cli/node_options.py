@@ -11,6 +11,7 @@ from neuroswarm.cli.options import read_path
 
 NETWORK = "Network"
 TRAINING = "Training"
+LORA = "Adapters (LoRA); alike on all nodes"
 END = "When to end (default: never)"
 SETTINGS = "Settings"
 
@@ -134,6 +135,51 @@ Model = Annotated[
         "module:factory, a function of yours that makes one. Default: transformer.",
         TRAINING,
         variable="MODEL",
+    ),
+]
+Base = Annotated[
+    Path | None,
+    _path_option(
+        "Weights of the model to adapt: safetensors file, or folder of such files.",
+        LORA,
+        variable="BASE",
+    ),
+]
+LoraRank = Annotated[
+    int | None,
+    _option(
+        "Train adapters of this rank instead of the model. Default: 0, the model.",
+        LORA,
+        variable="LORA_RANK",
+    ),
+]
+LoraAlpha = Annotated[
+    float | None,
+    _option(
+        "Adapters count alpha / rank times. Default: twice the rank.", LORA, variable="LORA_ALPHA"
+    ),
+]
+LoraTargets = Annotated[
+    list[str] | None,
+    _option(
+        "Layers to adapt, like att.key or *.attention.*; may be given again. Default: all linear "
+        "layers but the head.",
+        LORA,
+        variable="LORA_TARGETS",
+    ),
+]
+LoraTrainA = Annotated[
+    bool,
+    _option(
+        "Train and send both matrices, A too.", LORA, "--lora-train-a", variable="LORA_TRAIN_A"
+    ),
+]
+LoraDropout = Annotated[
+    float | None,
+    _option(
+        "Share of the adapters' inputs left out in a step. Default: 0.",
+        LORA,
+        variable="LORA_DROPOUT",
     ),
 ]
 NoTraining = Annotated[

@@ -1,6 +1,7 @@
 """Settings: sections for the parts, and `SwarmNodeConfig` for all of them."""
 
 from neuroswarm.config.dht import DhtConfig
+from neuroswarm.config.lora import LoraConfig
 from neuroswarm.config.metering import MeteringConfig
 from neuroswarm.config.section import Section
 from neuroswarm.config.sections import (
@@ -28,6 +29,7 @@ __all__ = [
     "DhtConfig",
     "DilocoConfig",
     "HeartbeatConfig",
+    "LoraConfig",
     "MeteringConfig",
     "NetworkConfig",
     "PipelineConfig",

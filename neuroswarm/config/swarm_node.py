@@ -11,6 +11,7 @@ from pydantic import BaseModel, model_validator
 from neuroswarm.config.dht import DhtConfig
 from neuroswarm.config.flat import FLAT_PATHS, FlatNames, fold_flat_names
 from neuroswarm.config.legality import check_pair, default_method
+from neuroswarm.config.lora import LoraConfig
 from neuroswarm.config.metering import MeteringConfig
 from neuroswarm.config.pace import scale_inner_steps
 from neuroswarm.config.section import Section
@@ -45,6 +46,7 @@ class SwarmNodeConfig(FlatNames, Section):
     diloco: DilocoConfig = DilocoConfig()
     aggregation: AggregationConfig = AggregationConfig()
     training: TrainingConfig = TrainingConfig()
+    lora: LoraConfig = LoraConfig()
     data: DataConfig = DataConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     buffers: BufferConfig = BufferConfig()

@@ -260,9 +260,20 @@ def _check_shape(fragment: Fragment, flat: Tensor) -> None:
         )
 
 
+def _dimensions(model: nn.Module) -> dict[str, object]:
+    """Those of the model, and under `parts` those of modules inside it that say theirs."""
+    found: dict[str, object] = dict(model.dimensions) if isinstance(model, HasDimensions) else {}
+    parts = {
+        name: dict(module.dimensions)
+        for name, module in model.named_modules()
+        if name and isinstance(module, HasDimensions) and isinstance(module.dimensions, Mapping)
+    }
+    return {**found, "parts": parts} if parts else found
+
+
 def _architecture(model: nn.Module, fragments: Sequence[Fragment]) -> bytes:
     """SHA-256 over dimensions, fragments, and every parameter's name and shape; 32 bytes."""
-    dimensions = dict(model.dimensions) if isinstance(model, HasDimensions) else {}
+    dimensions = _dimensions(model)
     trained = [
         [fragment.name, [[name, list(p.shape)] for name, p in fragment.parameters]]
         for fragment in fragments

@@ -27,6 +27,7 @@ from neuroswarm.errors import ConfigError
 from neuroswarm.hardware.memory import is_out_of_memory
 from neuroswarm.models.hugging_face import HfFolder
 from neuroswarm.node.about_model import AboutModel, Vocabulary, describe_work
+from neuroswarm.node.adapting import adapt
 from neuroswarm.node.model_building import BuiltModel, build_model, find_folder
 from neuroswarm.training.loss import LossFunction, next_token_loss
 from neuroswarm.training.trainer import Batches, Trainer
@@ -71,6 +72,7 @@ class Workload:
         batches, vocabulary = self._batches(config, node_id, folder)
         with _naming_what_does_not_fit():
             built = self._build(config, vocabulary.size)
+            adapt(built.model, config, has_weights=self.model is not None)
             built.model.to(choose_device(config.resources.device))
         with _naming_what_cannot_be_trained(built.model):
             trainer = Trainer(

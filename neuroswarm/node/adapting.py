@@ -1,0 +1,83 @@
+"""Puts the adapters of the settings on a model, over the base that they name.
+
+Knows nothing of data, peers or rounds.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from torch import nn
+
+from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.errors import ConfigError
+from neuroswarm.models.base_weights import load_base
+from neuroswarm.models.lora import attach_lora, branches, count_adapters
+from neuroswarm.models.lora_branch import LoraOptions
+from neuroswarm.models.peft_models import is_peft, settle_peft
+from neuroswarm.node.base_file import read_base
+
+logger = logging.getLogger(__name__)
+
+
+def adapt(model: nn.Module, config: SwarmNodeConfig, *, has_weights: bool) -> None:
+    """Freeze a model and put adapters on it, in place, if the settings ask for it.
+
+    A model that has its adapters already keeps them and their values; one of peft's gets the A
+    that all nodes have (`settle_peft`), whether or not adapters are asked for.
+
+    Args:
+        model: On the CPU.
+        config: `lora` says what; `training.seed` is A's.
+        has_weights: Whether its parameters are worth adapting; else `lora.base` has to say them.
+
+    Raises:
+        ConfigError: the base is not to be had or does not fit, or nothing can be adapted.
+    """
+    lora = config.lora
+    if is_peft(model):
+        if lora.rank:
+            raise ConfigError("lora.rank: the model has adapters of peft already (leave it out)")
+        settle_peft(model, seed=config.training.seed, train_a=lora.train_a)
+        return
+    if not lora.rank:
+        return
+    if not branches(model):
+        _load_base(model, config, has_weights=has_weights)
+    attach_lora(model, make_options(config))
+    num_frozen, num_trained = count_adapters(model)
+    logger.info(
+        "adapters of rank %d: %d parameters are trained, %d are frozen",
+        lora.rank,
+        num_trained,
+        num_frozen,
+    )
+
+
+def make_options(config: SwarmNodeConfig) -> LoraOptions:
+    """The adapters of the settings; their rank is not 0."""
+    lora = config.lora
+    return LoraOptions(
+        rank=lora.rank,
+        alpha=lora.scale_alpha,
+        targets=lora.targets,
+        train_a=lora.train_a,
+        dropout=lora.dropout,
+        seed=config.training.seed,
+    )
+
+
+def _load_base(model: nn.Module, config: SwarmNodeConfig, *, has_weights: bool) -> None:
+    path = config.lora.base
+    if path is None:
+        if not has_weights:
+            raise ConfigError(
+                "lora.rank: adapters need trained weights below them: give --base PATH"
+            )
+        return
+    try:
+        load_base(model, read_base(path))
+    except ValueError as error:
+        raise ConfigError(
+            f"lora.base: {path} does not fit the model of the settings: {error}"
+        ) from error
