@@ -76,10 +76,10 @@ def _parts(text: str) -> tuple[str, ...]:
 def unknown_setting(name: str, known: Iterable[str]) -> str:
     """Say that `name` is no setting, and which of the known ones is nearest."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    if not near:
-        key = name.rpartition(".")[2]
-        near = [full for full in names if full.rpartition(".")[2] == key]
+    key = name.rpartition(".")[2]
+    same_key = [full for full in names if full.rpartition(".")[2] == key]
+    similar = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    near = similar or same_key if "." in name else same_key or similar
     if near:
         return f"unknown setting {name!r}; did you mean {near[0]!r}?"
     families = sorted({full.partition(".")[0] + "." for full in names if "." in full})

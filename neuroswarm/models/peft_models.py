@@ -54,8 +54,8 @@ def settle_peft(model: nn.Module, *, seed: int, train_a: bool) -> int:
         seed: Of A, the same on all nodes.
         train_a: Train A as well as B.
     """
-    num_pairs = 0
-    for num_pairs, pair in enumerate(_pairs(model), 1):
+    pairs = list(_pairs(model))
+    for pair in pairs:
         if not pair.A.any() or not pair.B.any():
             rank, width = pair.A.shape
             pair.A.copy_(draw_a(pair.layer_name, seed, (rank, width), pair.bound))
@@ -63,7 +63,7 @@ def settle_peft(model: nn.Module, *, seed: int, train_a: bool) -> int:
         pair.A.requires_grad_(train_a)
         # Modules that say their dimensions are part of the architecture.
         pair.layer.dimensions = {"adapter": "peft lora", "scale": pair.scale}  # type: ignore[assignment]
-    return num_pairs
+    return len(pairs)
 
 
 def _pairs(model: nn.Module) -> Iterator[PeftPair]:

@@ -11,11 +11,11 @@ from torch import nn
 
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.errors import ConfigError
-from neuroswarm.models.base_weights import load_base
+from neuroswarm.models.loading import load_base
 from neuroswarm.models.lora import attach_lora, branches, count_adapters
 from neuroswarm.models.lora_branch import LoraOptions
 from neuroswarm.models.peft_models import is_peft, settle_peft
-from neuroswarm.node.base_file import read_base
+from neuroswarm.node.weight_files import read_base
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,9 @@ SUFFIX = ".safetensors"
 
 
 def read_base(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file, or of all files of a folder; windows into the files, not to be written.
+    """All tensors of a file, or of all files of a folder.
+
+    They may be windows into the files, so they must not be written.
 
     Raises:
         ConfigError: nothing of the kind is there, a file is damaged, or two have the same name.
