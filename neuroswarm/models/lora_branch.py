@@ -132,9 +132,10 @@ def kind_of(layer: nn.Module) -> Kind | None:
         kind = Kind.CONV1D
     else:
         return None
-    if is_lazy(layer.weight):
+    weight = weight_of(layer)
+    if is_lazy(weight):
         raise ValueError("lazy parameter: call the model once before handing it over")
-    return kind if weight_of(layer).is_floating_point() else None
+    return kind if weight.is_floating_point() else None
 
 
 def weight_of(layer: nn.Module) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from neuroswarm.errors import CheckpointCorrupt
 from neuroswarm.models.fragments import Fragments
+from neuroswarm.models.lora import branches
 
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 
@@ -44,6 +45,27 @@ class FragmentRecord(_Closed):
     parameters: list[ParameterRecord]
 
 
+class AdapterRecord(_Closed):
+    """One low-rank adapter: what its trained parameters do not show."""
+
+    layer: str
+    kind: str
+    """A `Kind` of `lora_branch`."""
+    num_in: int
+    """Columns of A."""
+
+
+class LoraRecord(_Closed):
+    """Low-rank adapters, so that they can be written without the base."""
+
+    settings: dict[str, Any]
+    """Settings of the section `lora`."""
+    alpha: float
+    seed: int
+    """Of A, where that is not trained."""
+    adapters: list[AdapterRecord]
+
+
 class ModelRecord(_Closed):
     """A model, without its values."""
 
@@ -63,6 +85,8 @@ class ModelRecord(_Closed):
     fragments: list[FragmentRecord]
     tied: dict[str, str]
     """Further names of parameters: from each to the one under which it travels."""
+    lora: LoraRecord | None = None
+    """None without adapters of this library."""
 
     def encode(self) -> bytes:
         """The file's bytes; the same record gives the same bytes."""
@@ -108,6 +132,7 @@ def record_model(
     training: Mapping[str, Any],
     vocab_size: int,
     tokenizer: str,
+    lora: Mapping[str, Any] | None = None,
 ) -> ModelRecord:
     """Write down a model.
 
@@ -118,6 +143,7 @@ def record_model(
         training: Settings that shape it, JSON values.
         vocab_size: Tokens of the data.
         tokenizer: What made them.
+        lora: Settings of its adapters, JSON values.
     """
     return ModelRecord(
         model=name,
@@ -140,6 +166,23 @@ def record_model(
             for fragment in fragments
         ],
         tied=_find_tied(model, fragments),
+        lora=_record_adapters(model, dict(lora or {})),
+    )
+
+
+def _record_adapters(model: nn.Module, settings: dict[str, Any]) -> LoraRecord | None:
+    found = branches(model)
+    if not found:
+        return None
+    options = next(iter(found.values())).options
+    return LoraRecord(
+        settings=settings,
+        alpha=options.alpha,
+        seed=options.seed,
+        adapters=[
+            AdapterRecord(layer=name, kind=branch.kind.value, num_in=branch.A.shape[1])
+            for name, branch in found.items()
+        ],
     )
 
 

@@ -1,4 +1,4 @@
-"""A model's adapters under the names, in the shapes and with the configuration that peft reads.
+"""Adapters under the names, in the shapes and with the configuration that peft reads.
 
 Knows nothing of files; imports nothing of peft.
 
@@ -7,66 +7,82 @@ Source: peft 0.21, `docs/source/developer_guides/checkpoint.md` (names of the te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from neuroswarm.errors import ConfigError
 from neuroswarm.models.lora import branches
-from neuroswarm.models.lora_branch import Kind, LoraBranch
+from neuroswarm.models.lora_branch import Kind
 from neuroswarm.models.peft_models import PREFIX
 
 
-def peft_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """A and B of every adapter, by peft's names; float32, the model's own memory.
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """B A beside one layer: A is [R, N], B is [M, R]."""
+
+    layer: str
+    kind: Kind
+    A: Tensor
+    B: Tensor
+
+
+def adapters_of(model: nn.Module) -> list[Adapter]:
+    """The adapters of a model, in the model's own memory.
 
     Raises:
-        ConfigError: the model has no adapters.
+        ConfigError: it has none.
     """
+    found = [
+        Adapter(name, branch.kind, branch.A.detach(), branch.B.detach())
+        for name, branch in branches(model).items()
+    ]
+    if not found:
+        raise ConfigError("the model has no low-rank adapters (they come with lora.rank)")
+    return found
+
+
+def peft_tensors(adapters: Iterable[Adapter]) -> dict[str, Tensor]:
+    """A and B of every adapter, by peft's names; nothing is copied."""
     tensors: dict[str, Tensor] = {}
-    for name, branch in _branches(model).items():
-        a, b = branch.A.detach(), branch.B.detach()
-        if branch.kind is Kind.EMBEDDING:
-            tensors[f"{PREFIX}{name}.lora_embedding_A"] = a
-            tensors[f"{PREFIX}{name}.lora_embedding_B"] = b
+    for adapter in adapters:
+        name = f"{PREFIX}{adapter.layer}"
+        if adapter.kind is Kind.EMBEDDING:
+            tensors[f"{name}.lora_embedding_A"] = adapter.A
+            tensors[f"{name}.lora_embedding_B"] = adapter.B
         else:
-            tensors[f"{PREFIX}{name}.lora_A.weight"] = a
-            tensors[f"{PREFIX}{name}.lora_B.weight"] = b
+            tensors[f"{name}.lora_A.weight"] = adapter.A
+            tensors[f"{name}.lora_B.weight"] = adapter.B
     return tensors
 
 
 def peft_config(
-    model: nn.Module, *, base: str | None = None, task_type: str | None = None
+    adapters: Sequence[Adapter],
+    *,
+    alpha: float,
+    dropout: float = 0.0,
+    base: str | None = None,
+    task_type: str | None = None,
 ) -> Mapping[str, object]:
     """The content of `adapter_config.json`.
 
     Args:
-        model: With adapters.
+        adapters: At least one; all of one rank.
+        alpha: They count alpha / rank times.
+        dropout: With which they were trained.
         base: Name or folder of the base model, for whoever loads the adapter.
         task_type: One of peft's, such as `CAUSAL_LM`; None for models of other libraries.
-
-    Raises:
-        ConfigError: the model has no adapters.
     """
-    found = _branches(model)
-    options = next(iter(found.values())).options
-    alpha = int(options.alpha) if options.alpha == int(options.alpha) else options.alpha
     return {
         "peft_type": "LORA",
         "task_type": task_type,
         "base_model_name_or_path": base,
         "inference_mode": True,
-        "r": options.rank,
-        "lora_alpha": alpha,
-        "lora_dropout": options.dropout,
+        "r": len(adapters[0].A),
+        "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
+        "lora_dropout": dropout,
         "bias": "none",
-        "fan_in_fan_out": any(branch.kind is Kind.CONV1D for branch in found.values()),
-        "target_modules": list(found),
+        "fan_in_fan_out": any(adapter.kind is Kind.CONV1D for adapter in adapters),
+        "target_modules": [adapter.layer for adapter in adapters],
     }
-
-
-def _branches(model: nn.Module) -> Mapping[str, LoraBranch]:
-    found = branches(model)
-    if not found:
-        raise ConfigError("the model has no low-rank adapters (they come with lora.rank)")
-    return found

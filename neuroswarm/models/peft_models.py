@@ -23,9 +23,9 @@ class PeftPair:
 
     layer_name: str
     """Of the adapted layer in the base model."""
-    A: nn.Parameter
+    A: Tensor
     """[R, N]"""
-    B: nn.Parameter
+    B: Tensor
     """[M, R]"""
     bound: float
     """Of the values that A gets."""
@@ -72,7 +72,7 @@ def _pairs(model: nn.Module) -> Iterator[PeftPair]:
         for adapter in _active(layer):
             a, b, bound = _find(layer, adapter)
             if a is not None and b is not None:
-                scale = float(layer.scaling[adapter])  # type: ignore[operator,index]
+                scale = float(layer.scaling[adapter])
                 yield PeftPair(name.removeprefix(PREFIX), a, b, bound, scale, layer)
 
 
@@ -85,7 +85,7 @@ def _active(layer: nn.Module) -> list[str]:
     return [name for name in names if name in layer.scaling]  # type: ignore[operator]
 
 
-def _find(layer: nn.Module, adapter: str) -> tuple[nn.Parameter | None, nn.Parameter | None, float]:
+def _find(layer: nn.Module, adapter: str) -> tuple[Tensor | None, Tensor | None, float]:
     """A, B and the bound of A's values; None where the adapter has none."""
     linear_a = _child(layer, "lora_A", adapter)
     linear_b = _child(layer, "lora_B", adapter)

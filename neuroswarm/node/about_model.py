@@ -14,6 +14,7 @@ from pathlib import Path
 from torch import nn
 
 from neuroswarm.checkpoint.durable import replace_file, translating
+from neuroswarm.config.lora import LoraConfig
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.corpus.loading import BYTE_VOCABULARY
 from neuroswarm.corpus.manifest import VOCABULARY
@@ -67,6 +68,7 @@ def describe_work(
     model: nn.Module,
     fragments: Fragments,
     training: TrainingConfig,
+    lora: LoraConfig,
     vocabulary: Vocabulary,
     *,
     folder: HfFolder | None,
@@ -78,6 +80,7 @@ def describe_work(
         model: What is trained.
         fragments: Its fragments.
         training: The settings.
+        lora: Those of its adapters.
         vocabulary: Of the data.
         folder: Where a Hugging Face model came from.
         is_handed_over: Whether the model is none of the settings.
@@ -102,5 +105,6 @@ def describe_work(
         training=training.model_dump(mode="json", include=SHAPING),
         vocab_size=vocabulary.size,
         tokenizer=vocabulary.tokenizer,
+        lora=lora.model_dump(mode="json"),
     )
     return AboutModel(record, files)

@@ -6,10 +6,11 @@ Knows nothing of data, peers or rounds.
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 from torch import nn
 
-from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.config.lora import LoraConfig
 from neuroswarm.errors import ConfigError
 from neuroswarm.models.loading import load_base
 from neuroswarm.models.lora import attach_lora, branches, count_adapters
@@ -20,7 +21,7 @@ from neuroswarm.node.weight_files import read_base
 logger = logging.getLogger(__name__)
 
 
-def adapt(model: nn.Module, config: SwarmNodeConfig, *, has_weights: bool) -> None:
+def adapt(model: nn.Module, lora: LoraConfig, *, seed: int, has_weights: bool) -> None:
     """Freeze a model and put adapters on it, in place, if the settings ask for it.
 
     A model that has its adapters already keeps them and their values; one of peft's gets the A
@@ -28,23 +29,23 @@ def adapt(model: nn.Module, config: SwarmNodeConfig, *, has_weights: bool) -> No
 
     Args:
         model: On the CPU.
-        config: `lora` says what; `training.seed` is A's.
+        lora: The settings.
+        seed: Of A; `training.seed`.
         has_weights: Whether its parameters are worth adapting; else `lora.base` has to say them.
 
     Raises:
         ConfigError: the base is not to be had or does not fit, or nothing can be adapted.
     """
-    lora = config.lora
     if is_peft(model):
         if lora.rank:
             raise ConfigError("lora.rank: the model has adapters of peft already (leave it out)")
-        settle_peft(model, seed=config.training.seed, train_a=lora.train_a)
+        settle_peft(model, seed=seed, train_a=lora.train_a)
         return
     if not lora.rank:
         return
     if not branches(model):
-        _load_base(model, config, has_weights=has_weights)
-    attach_lora(model, make_options(config))
+        _load_base(model, lora.base, has_weights=has_weights)
+    attach_lora(model, make_options(lora, seed=seed))
     num_frozen, num_trained = count_adapters(model)
     logger.info(
         "adapters of rank %d: %d parameters are trained, %d are frozen",
@@ -54,21 +55,19 @@ def adapt(model: nn.Module, config: SwarmNodeConfig, *, has_weights: bool) -> No
     )
 
 
-def make_options(config: SwarmNodeConfig) -> LoraOptions:
+def make_options(lora: LoraConfig, *, seed: int) -> LoraOptions:
     """The adapters of the settings; their rank is not 0."""
-    lora = config.lora
     return LoraOptions(
         rank=lora.rank,
         alpha=lora.scale_alpha,
         targets=lora.targets,
         train_a=lora.train_a,
         dropout=lora.dropout,
-        seed=config.training.seed,
+        seed=seed,
     )
 
 
-def _load_base(model: nn.Module, config: SwarmNodeConfig, *, has_weights: bool) -> None:
-    path = config.lora.base
+def _load_base(model: nn.Module, path: Path | None, *, has_weights: bool) -> None:
     if path is None:
         if not has_weights:
             raise ConfigError(

@@ -72,7 +72,12 @@ class Workload:
         batches, vocabulary = self._batches(config, node_id, folder)
         with _naming_what_does_not_fit():
             built = self._build(config, vocabulary.size)
-            adapt(built.model, config, has_weights=self.model is not None)
+            adapt(
+                built.model,
+                config.lora,
+                seed=config.training.seed,
+                has_weights=self.model is not None or config.training.model not in BUILT_IN,
+            )
             built.model.to(choose_device(config.resources.device))
         with _naming_what_cannot_be_trained(built.model):
             trainer = Trainer(
@@ -83,7 +88,7 @@ class Workload:
                 loss_fn=self.loss_fn or built.loss_fn or next_token_loss,
             )
         about = describe_work(
-            built.model, trainer.fragments, config.training, vocabulary,
+            built.model, trainer.fragments, config.training, config.lora, vocabulary,
             folder=folder, is_handed_over=self.model is not None,
         )  # fmt: skip
         return Prepared(trainer, about)

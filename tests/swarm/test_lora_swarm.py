@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from neuroswarm.checkpoint.peft_folder import write_peft
 from neuroswarm.checkpoint.tensor_file import read_tensors, write_tensors
@@ -21,7 +20,7 @@ from neuroswarm.node.workload import Workload
 from neuroswarm.testing.faults import Passage
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.swarm import SETTINGS, Swarm
-from neuroswarm.testing.tiny_workload import VOCABULARY, tiny_text
+from neuroswarm.testing.tiny_workload import VOCABULARY, TinyModel, tiny_text
 from neuroswarm.v1 import envelope_pb2, gossip_pb2
 from neuroswarm.wire.signed import Kind
 
@@ -81,15 +80,10 @@ class Gpt2:
         model: nn.Module = transformers.GPT2LMHeadModel.from_pretrained(self.folder)
         return model
 
-    def workload(self) -> Workload:
+    def workload(self, _seed: int) -> Workload:
         """What the next node trains."""
         self.copies.append(self.load())
-        return Workload(self.copies[-1], tiny_text(), logits_loss)
-
-
-def logits_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-    logits = model(input_ids=inputs).logits
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return Workload(self.copies[-1], tiny_text())
 
 
 def logits_of(model: nn.Module) -> Tensor:
@@ -206,3 +200,21 @@ async def test_nodes_on_another_base_are_another_swarm_and_another_checkpoint(tm
         write_base(base, 1)
         (anna,) = await swarm.restart(anna)
         assert anna.first_round >= 1
+
+
+@pytest.mark.slow
+async def test_nodes_that_are_handed_models_of_peft_train_their_adapters(tmp_path: Path):
+    def workload(_seed: int) -> Workload:
+        config = peft.LoraConfig(r=4, target_modules=["hidden"])
+        return Workload(peft.get_peft_model(TinyModel(), config), tiny_text())
+
+    async with Swarm(tmp_path, make_workload=workload) as swarm:
+        members = await swarm.found("anna", "bert")  # torch draws another A for each
+        trained = [name for name, _ in members[0].parts.trainer.fragments.parameters]
+        assert trained == ["base_model.model.hidden.lora_B.default.weight"]
+        await swarm.until(
+            lambda: all(m.statistics.foreign_contributions_used >= 2 for m in members)
+        )
+        await swarm.until_level()
+        digests = await swarm.digests()
+        assert all(len(found) == 1 for found in digests.values()), digests

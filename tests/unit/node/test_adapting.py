@@ -9,7 +9,7 @@ from torch import nn
 
 from neuroswarm.checkpoint.tensor_file import write_tensors
 from neuroswarm.clock import SystemClock
-from neuroswarm.config import SwarmNodeConfig
+from neuroswarm.config import LoraConfig, SwarmNodeConfig
 from neuroswarm.errors import ConfigError
 from neuroswarm.models.loading import load_base
 from neuroswarm.models.lora import branches
@@ -35,7 +35,7 @@ def write_base(path: Path, *, seed: int = 3) -> Transformer:
 
 def test_without_rank_nothing_is_frozen():
     model = Transformer(SHAPE)
-    adapt(model, config(), has_weights=False)
+    adapt(model, LoraConfig(), seed=0, has_weights=False)
     assert all(p.requires_grad for p in model.parameters())
 
 
@@ -58,13 +58,13 @@ def test_a_base_may_be_in_several_files_of_a_folder(tmp_path: Path):
     for number, part in enumerate((names[:5], names[5:])):
         write_tensors(tmp_path / f"part-{number}.safetensors", {n: tensors[n] for n in part})
     model = Transformer(SHAPE)
-    adapt(model, config(rank=2, base=tmp_path), has_weights=False)
+    adapt(model, LoraConfig(rank=2, base=tmp_path), seed=0, has_weights=False)
     assert torch.equal(model.head.projection.weight, tensors["head.projection.weight"])
 
 
 def test_adapters_without_trained_weights_are_refused():
     with pytest.raises(ConfigError, match=r"lora\.rank: adapters need trained weights"):
-        adapt(Transformer(SHAPE), config(rank=2), has_weights=False)
+        adapt(Transformer(SHAPE), LoraConfig(rank=2), seed=0, has_weights=False)
 
 
 def test_a_base_without_rank_is_refused(tmp_path: Path):
@@ -84,14 +84,14 @@ def test_a_base_that_cannot_be_read_is_refused(make: Any, said: str, tmp_path: P
     path = tmp_path / "base.safetensors"
     make(path)
     with pytest.raises(ConfigError, match=rf"lora.base: .*{said}"):
-        adapt(Transformer(SHAPE), config(rank=2, base=path), has_weights=False)
+        adapt(Transformer(SHAPE), LoraConfig(rank=2, base=path), seed=0, has_weights=False)
 
 
 def test_a_file_of_another_format_is_refused(tmp_path: Path):
     path = tmp_path / "base.pth"
     path.write_bytes(b"")
     with pytest.raises(ConfigError, match=r"no \*.safetensors file \(other formats"):
-        adapt(Transformer(SHAPE), config(rank=2, base=path), has_weights=False)
+        adapt(Transformer(SHAPE), LoraConfig(rank=2, base=path), seed=0, has_weights=False)
 
 
 def test_a_base_of_another_shape_is_refused_by_its_names(tmp_path: Path):
@@ -99,7 +99,7 @@ def test_a_base_of_another_shape_is_refused_by_its_names(tmp_path: Path):
     write_base(path)
     model = Transformer(TransformerConfig(dim=32, num_layers=2, num_heads=2))
     with pytest.raises(ConfigError, match=r"does not fit .* of another shape: .*qkv.weight"):
-        adapt(model, config(rank=2, base=path), has_weights=False)
+        adapt(model, LoraConfig(rank=2, base=path), seed=0, has_weights=False)
 
 
 def test_missing_and_unknown_weights_are_named_and_nothing_is_changed():
