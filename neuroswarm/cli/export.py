@@ -16,6 +16,7 @@ class Form(StrEnum):
 
     SAFETENSORS = "safetensors"
     HF = "hf"
+    PEFT = "peft"
 
 
 def export(
@@ -33,9 +34,22 @@ def export(
         typer.Option(
             "--format",
             help="safetensors: tensors under the model's own names. hf: the layout of Hugging "
-            "Face, which from_pretrained reads.",
+            "Face, which from_pretrained reads. peft: adapters (LoRA) alone, as PeftModel reads "
+            "them.",
         ),
     ] = Form.SAFETENSORS,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Add adapters (LoRA) into their base: a whole model.")
+    ] = False,
+    base: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the adapters' base is, if not where the node had it.",
+            parser=read_path,
+            metavar="PATH",
+            show_default=False,
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace files of the same names in a folder in use.")
     ] = False,
@@ -48,12 +62,14 @@ def export(
       neuroswarm export ~/.local/state/neuroswarm/default/node --to out
 
       neuroswarm export state --format hf --to out
+
+      neuroswarm export state --format peft --to adapter
     """
     from neuroswarm.cli.logs import configure_logging
     from neuroswarm.export.exporting import export as write
 
     configure_logging("warning", "plain")
-    found = write(source, form.value, to, replaces=force)
+    found = write(source, form.value, to, replaces=force, merges=merge, base=base)
     typer.echo(
         f"wrote round {found.state.round}, state {found.state.digest.hex()[:8]}, "
         f"{found.state.num_params:,} parameters, to {to}"

@@ -14,6 +14,7 @@ from pathlib import Path
 from neuroswarm.checkpoint.durable import translating
 from neuroswarm.errors import ConfigError
 from neuroswarm.export.formats import find_writer
+from neuroswarm.export.merging import with_base, write_merged
 from neuroswarm.export.model_card import render_card
 from neuroswarm.export.source import Source, open_source
 from neuroswarm.export.training_log import read_log
@@ -24,7 +25,15 @@ logger = logging.getLogger(__name__)
 CARD = "README.md"
 
 
-def export(path: Path, form: str, to: Path, *, replaces: bool = False) -> Source:
+def export(
+    path: Path,
+    form: str,
+    to: Path,
+    *,
+    replaces: bool = False,
+    merges: bool = False,
+    base: Path | None = None,
+) -> Source:
     """Write the newest outer state of a node's folder in another form.
 
     Args:
@@ -33,6 +42,8 @@ def export(path: Path, form: str, to: Path, *, replaces: bool = False) -> Source
         to: The folder to make.
         replaces: Whether `to` may have files; those of the same names are replaced, the others
             stay.
+        merges: Add low-rank adapters into their base.
+        base: Where their base is; None for where the node had it.
 
     Returns:
         What was written.
@@ -43,14 +54,17 @@ def export(path: Path, form: str, to: Path, *, replaces: bool = False) -> Source
     """
     to = to.expanduser()
     _refuse_in_use(to, replaces=replaces)
-    source = open_source(path)
+    source = open_source(path) if base is None else with_base(open_source(path), base)
     with translating("write", to), ExitStack() as undo:
         to.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
         undo.callback(shutil.rmtree, unfinished, ignore_errors=True)
         unfinished.chmod(0o755)
-        find_writer(form)(source, unfinished)
-        card = render_card(source, read_log(source), form)
+        if merges:
+            write_merged(source, unfinished, form)
+        else:
+            find_writer(form)(source, unfinished)
+        card = render_card(source, read_log(source), form, is_merged=merges)
         (unfinished / CARD).write_text(card, encoding="utf-8")
         for file in unfinished.iterdir():
             file.chmod(0o644)  # some libraries write for the owner alone

@@ -14,6 +14,7 @@ from neuroswarm.export.source import Source
 _MODULES = {
     "safetensors": "neuroswarm.export.safetensors_format",
     "hf": "neuroswarm.export.hf_format",
+    "peft": "neuroswarm.export.peft_format",
 }
 """Imported when they are used: some need libraries that are not always installed."""
 

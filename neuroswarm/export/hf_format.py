@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from torch import nn
+from torch import Tensor, nn
 
 from neuroswarm.config.model_shape import BUILT_IN
 from neuroswarm.errors import ConfigError
@@ -27,10 +27,15 @@ MODEL_TYPE = "neuroswarm_"
 
 def write(source: Source, folder: Path) -> None:
     """Write `config.json`, `model.safetensors`, tokenizer and generation configuration."""
+    if source.record.lora is not None:
+        raise ConfigError(
+            "low-rank adapters have no such form: give --format peft, or --merge to add them into "
+            "their base"
+        )
     buffers = read_buffers(source)
     model = rebuild(source, buffers)
     if source.record.model in BUILT_IN:
-        _write_built_in(source, model, folder)
+        write_built_in(source, model, folder, dict(name_parameters(source)))
     elif is_pretrained(model):
         save(model, folder)
         copy_side_files(source, folder, without=frozenset({CONFIG}))
@@ -42,7 +47,10 @@ def write(source: Source, folder: Path) -> None:
         )
 
 
-def _write_built_in(source: Source, model: nn.Module, folder: Path) -> None:
+def write_built_in(
+    source: Source, model: nn.Module, folder: Path, tensors: dict[str, Tensor]
+) -> None:
+    """Write a built-in model with these values; they share no memory."""
     dimensions = dict(model.dimensions) if isinstance(model, HasDimensions) else {}
     config = {
         "architectures": [source.record.class_name],
@@ -50,5 +58,5 @@ def _write_built_in(source: Source, model: nn.Module, folder: Path) -> None:
         **dimensions,
     }
     (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    write_weights(folder, source, dict(name_parameters(source)))
+    write_weights(folder, source, tensors)
     copy_side_files(source, folder, without=frozenset({CONFIG}))

@@ -21,6 +21,13 @@ from transformers import AutoModelForCausalLM
 model = AutoModelForCausalLM.from_pretrained(".", local_files_only=True)
 ```
 """,
+    "peft": """\
+```python
+from peft import PeftModel
+
+model = PeftModel.from_pretrained(base, ".")  # `base`: the model below the adapters
+```
+""",
     "safetensors": """\
 ```python
 from safetensors.torch import load_file
@@ -36,30 +43,39 @@ neuroswarm generate . --prompt "Once"
 """
 
 
-def render_card(source: Source, log: TrainingLog, form: str) -> str:
+def render_card(source: Source, log: TrainingLog, form: str, *, is_merged: bool = False) -> str:
     """The card as Markdown, with the header that model hubs read.
 
     Args:
         source: The state.
         log: What the node's log tells.
         form: Name of the form.
+        is_merged: Whether low-rank adapters were added into their base.
     """
     is_built_in = form == "hf" and ":" not in source.record.model and source.record.model
     use = _GENERATE if is_built_in else _USE.get(form, "")
-    lines = [*_header(source, form), *_model(source), *_swarm(source, log), *_rules(source)]
+    lines = [
+        *_header(source, form, is_merged=is_merged),
+        *_model(source),
+        *_swarm(source, log),
+        *_rules(source),
+    ]
     return "\n".join(lines) + (f"\n## Use\n\n{use}" if use else "")
 
 
-def _header(source: Source, form: str) -> Iterator[str]:
+def _header(source: Source, form: str, *, is_merged: bool) -> Iterator[str]:
     is_pretrained = form == "hf" and (":" in source.record.model or not source.record.model)
     yield "---"
-    yield "library_name: transformers" if is_pretrained else "library_name: neuroswarm"
+    library = "transformers" if is_pretrained else "neuroswarm"
+    yield f"library_name: {'peft' if form == 'peft' else library}"
     yield "tags:\n- neuroswarm\n- decentralized-training"
     yield "---\n"
     yield f"# {source.record.class_name}, round {source.state.round}\n"
+    agreed = "the outer state that the nodes agreed on, bit for bit"
+    what = f"The base with the adapters added; those are {agreed}"
     yield (
-        "Trained by a swarm of nodes without a coordinator. The parameters are the outer state "
-        "that the nodes agreed on, bit for bit.\n"
+        "Trained by a swarm of nodes without a coordinator. "
+        f"{what if is_merged else f'The parameters are {agreed}'}.\n"
     )
 
 
@@ -69,6 +85,10 @@ def _model(source: Source) -> Iterator[str]:
     yield "| | |\n|---|---|"
     yield f"| model | {f'`{record.model}`' if record.model else 'handed over from Python'} |"
     yield f"| parameters that were trained | {state.num_params:,} |"
+    if record.lora is not None:
+        rank, has_a = record.lora.settings["rank"], record.lora.settings["train_a"]
+        a = "trained" if has_a else f"frozen, from seed {record.lora.seed}"
+        yield f"| low-rank adapters | rank {rank}, alpha {record.lora.alpha:g}, A {a} |"
     dtypes = sorted({part.dtype for fragment in record.fragments for part in fragment.parameters})
     yield f"| dtypes | {', '.join(dtypes)} |"
     yield f"| vocabulary | {record.vocab_size} tokens |"

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from neuroswarm.config.lora import LoraConfig
 from neuroswarm.config.model_shape import HF_PREFIX
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.errors import CheckpointError, ConfigError
@@ -19,6 +20,7 @@ from neuroswarm.export.source import Source
 from neuroswarm.models.fragments import Fragments
 from neuroswarm.models.hugging_face import CONFIG, load_model, open_folder
 from neuroswarm.models.model_record import ModelRecord
+from neuroswarm.node.adapting import adapt
 from neuroswarm.node.model_building import build_model
 
 logger = logging.getLogger(__name__)
@@ -66,6 +68,9 @@ def make_module(record: ModelRecord, folder: Path) -> nn.Module:
             f"a model of class {record.class_name} was handed to the node from Python, and cannot "
             "be made here (--format safetensors takes its parameters out)"
         )
+    if record.lora is not None:
+        lora = LoraConfig(**record.lora.settings)
+        adapt(model, lora, seed=record.lora.seed, has_weights=True)
     _check_same(model, record)
     return model
 

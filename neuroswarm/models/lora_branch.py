@@ -83,9 +83,7 @@ class LoraBranch(nn.Module):
         self.scale = options.alpha / options.rank
         weight = weight_of(layer)
         num_in, num_out = weight.shape[::-1] if kind is Kind.LINEAR else weight.shape
-        # A row's number picks one column of A, where a vector sums over all of them.
-        bound = 1.0 if kind is Kind.EMBEDDING else bound_of(num_in)
-        drawn = draw_a(layer_name, options.seed, (options.rank, num_in), bound)
+        drawn = start_a(kind, layer_name, options.seed, (options.rank, num_in))
         self.A = nn.Parameter(drawn.to(weight.device), requires_grad=options.train_a)
         self.B = nn.Parameter(
             torch.zeros(num_out, options.rank, dtype=torch.float32, device=weight.device)
@@ -116,6 +114,13 @@ class LoraBranch(nn.Module):
         """What it adds to the layer's weight: float32, in the weight's shape."""
         delta_MN = (self.B @ self.A) * self.scale
         return delta_MN if self.kind is Kind.LINEAR else delta_MN.t()
+
+
+def start_a(kind: Kind, layer_name: str, seed: int, shape: tuple[int, int]) -> Tensor:
+    """A of a layer as it is at first, [R, N]; see `draw_a`."""
+    # A row's number picks one column of A, where a vector sums over all of them.
+    bound = 1.0 if kind is Kind.EMBEDDING else bound_of(shape[1])
+    return draw_a(layer_name, seed, shape, bound)
 
 
 def kind_of(layer: nn.Module) -> Kind | None:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -105,6 +106,12 @@ def describe_work(
         training=training.model_dump(mode="json", include=SHAPING),
         vocab_size=vocabulary.size,
         tokenizer=vocabulary.tokenizer,
-        lora=lora.model_dump(mode="json"),
+        lora=_describe_adapters(lora),
     )
     return AboutModel(record, files)
+
+
+def _describe_adapters(lora: LoraConfig) -> dict[str, Any]:
+    """The settings, with the base's path as it is from any working folder."""
+    base = None if lora.base is None else str(lora.base.expanduser().absolute())
+    return {**lora.model_dump(mode="json"), "base": base}

@@ -9,18 +9,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from neuroswarm.checkpoint.peft_folder import write_peft
 from neuroswarm.checkpoint.tensor_file import read_tensors, write_tensors
+from neuroswarm.cli.main import run
 from neuroswarm.codecs.registry import codec_of
 from neuroswarm.errors import ConfigError
+from neuroswarm.export.source import open_source
 from neuroswarm.models.frozen_base import hash_base
-from neuroswarm.models.lora import branches, merge_lora
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.node.workload import Workload
 from neuroswarm.testing.faults import Passage
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.swarm import SETTINGS, Swarm
-from neuroswarm.testing.tiny_workload import VOCABULARY, TinyModel, tiny_text
+from neuroswarm.testing.tiny_gpt2 import write_gpt2
+from neuroswarm.testing.tiny_workload import TinyModel, tiny_text
 from neuroswarm.v1 import envelope_pb2, gossip_pb2
 from neuroswarm.wire.signed import Kind
 
@@ -63,27 +64,9 @@ class Wire:
         return False
 
 
-class Gpt2:
-    """A GPT-2 of some 100,000 parameters in a folder, and the nodes' copies of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.copies: list[nn.Module] = []
-        torch.manual_seed(5)
-        config = transformers.GPT2Config(
-            vocab_size=VOCABULARY, n_positions=32, n_embd=48, n_layer=3, n_head=4,
-            bos_token_id=None, eos_token_id=None,
-        )  # fmt: skip
-        transformers.GPT2LMHeadModel(config).save_pretrained(folder)
-
-    def load(self) -> nn.Module:
-        model: nn.Module = transformers.GPT2LMHeadModel.from_pretrained(self.folder)
-        return model
-
-    def workload(self, _seed: int) -> Workload:
-        """What the next node trains."""
-        self.copies.append(self.load())
-        return Workload(self.copies[-1], tiny_text())
+def load_gpt2(folder: Path) -> nn.Module:
+    model: nn.Module = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    return model
 
 
 def logits_of(model: nn.Module) -> Tensor:
@@ -131,11 +114,12 @@ def check_what_is_kept(member: Member, num_trained: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_three_nodes_send_adapters_only_and_leave_the_base_as_it_was(tmp_path: Path):
-    gpt2, wire = Gpt2(tmp_path / "gpt2"), Wire()
-    original = gpt2.load()
+    base, wire = write_gpt2(tmp_path / "gpt2", width=48, num_layers=3, seed=5), Wire()
+    original = load_gpt2(base)
     async with Swarm(
-        tmp_path / "nodes",
-        make_workload=gpt2.workload,
+        tmp_path,
+        make_workload=lambda _: Workload(data=tiny_text()),
+        training={**SETTINGS["training"], "model": f"hf:{base}"},
         lora=LORA,
         heartbeat={"interval_s": 1.0},
         rounds={"collect_deadline_s": 20.0, "confirm_deadline_s": 3.0},
@@ -151,28 +135,29 @@ async def test_three_nodes_send_adapters_only_and_leave_the_base_as_it_was(tmp_p
         digests = await swarm.digests()
         assert len(digests) >= ROUNDS
         assert all(len(found) == 1 for found in digests.values()), digests
-        for member, copy in zip(members, gpt2.copies, strict=True):
-            assert hash_without_adapters(copy) == hash_without_adapters(original)
+        for member in members:
+            trained = member.parts.trainer._model
+            assert hash_without_adapters(trained) == hash_without_adapters(original)
             assert member.parts.cohort.base == members[0].parts.cohort.base
         check_what_was_sent(wire, members)
-        outer = members[0].parts.replica.state
-        params = [fragment.params for fragment in outer.fragments]
-    check_what_is_kept(members[0], sum(len(p) for p in params))
-    trained = gpt2.copies[0]
-    members[0].parts.trainer.load(params)
-    check_exports(trained, gpt2, tmp_path / "adapter")
+        trainer = members[0].parts.trainer
+    state = open_source(members[0].folder).state
+    check_what_is_kept(members[0], state.num_params)
+    trainer.load(state.params)
+    check_exports(trainer._model, members[0].folder, base, tmp_path)
 
 
-def check_exports(trained: nn.Module, gpt2: Gpt2, folder: Path) -> None:
+def check_exports(trained: nn.Module, folder: Path, base: Path, to: Path) -> None:
     """Peft reads the adapters and computes what the nodes' model does; so does the merged one."""
     logits = logits_of(trained)
-    assert (logits - logits_of(gpt2.load())).abs().max() > 0.01
-    write_peft(trained, folder, base=str(gpt2.folder), task_type="CAUSAL_LM")
-    theirs = peft.PeftModel.from_pretrained(gpt2.load(), folder)
+    assert (logits - logits_of(load_gpt2(base))).abs().max() > 0.01
+    export = ["export", str(folder), "--to"]
+    assert run([*export, str(to / "adapter"), "--format", "peft"]) == 0
+    theirs = peft.PeftModel.from_pretrained(load_gpt2(base), to / "adapter")
     torch.testing.assert_close(logits_of(theirs), logits, rtol=1e-6, atol=1e-6)
-    merge_lora(trained)
-    assert not branches(trained)
-    torch.testing.assert_close(logits_of(trained), logits, rtol=1e-4, atol=1e-5)
+    assert run([*export, str(to / "merged"), "--format", "hf", "--merge"]) == 0
+    torch.testing.assert_close(logits_of(load_gpt2(to / "merged")), logits, rtol=1e-4, atol=1e-5)
+    assert "library_name: peft" in (to / "adapter" / "README.md").read_text()
 
 
 def write_base(path: Path, seed: int) -> None:
