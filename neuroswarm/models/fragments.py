@@ -8,6 +8,7 @@ Shapes: N = parameters of one fragment, flattened in order of their names' first
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -262,13 +263,17 @@ def _check_shape(fragment: Fragment, flat: Tensor) -> None:
 
 def _dimensions(model: nn.Module) -> dict[str, object]:
     """Those of the model, and under `parts` those of modules inside it that say theirs."""
-    found: dict[str, object] = dict(model.dimensions) if isinstance(model, HasDimensions) else {}
-    parts = {
-        name: dict(module.dimensions)
-        for name, module in model.named_modules()
-        if name and isinstance(module, HasDimensions) and isinstance(module.dimensions, Mapping)
-    }
+    said = {name: _said(module) for name, module in model.named_modules()}
+    found, parts = said.pop(""), {name: said[name] for name in said if said[name]}
     return {**found, "parts": parts} if parts else found
+
+
+def _said(module: nn.Module) -> dict[str, object]:
+    """What a module says of itself, not what it passes on of one inside it, as those of peft do."""
+    is_own = inspect.getattr_static(module, "dimensions", None) is not None
+    if not (is_own and isinstance(module, HasDimensions)):
+        return {}
+    return dict(module.dimensions) if isinstance(module.dimensions, Mapping) else {}
 
 
 def _architecture(model: nn.Module, fragments: Sequence[Fragment]) -> bytes:

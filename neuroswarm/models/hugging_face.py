@@ -6,6 +6,7 @@ Nothing is downloaded, no code of the folder is run, no pickle is read. Knows no
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ SIDE_FILES = (
 """What of a folder belongs to a model besides its weights; small files."""
 
 MAX_SIDE_FILE_BYTES = 64 * 1024 * 1024
+
+_ALONE = threading.Lock()
+"""Held while a model is made. The library replaces functions of its own and of torch meanwhile:
+two threads at once leave them replaced, and from then on tied weights count as missing."""
 
 _VOLATILE = frozenset(
     {"_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version", "use_cache"}
@@ -115,7 +120,7 @@ def load_model(folder: HfFolder, *, seed: int) -> PreTrainedModel:
     where = str(folder.path)
     local = {"local_files_only": True, "trust_remote_code": False}
     auto = transformers.AutoModelForCausalLM
-    with quiet(), _blaming(folder.path), torch.random.fork_rng(devices=[]):
+    with _ALONE, quiet(), _blaming(folder.path), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         config = transformers.AutoConfig.from_pretrained(where, **local)
         if folder.has_weights:

@@ -80,9 +80,11 @@ class Rwkv7(nn.Module):
     def decays(self, name: str) -> bool:
         """Whether weight decay should pull on a parameter: matrices named `weight` alone.
 
-        The low-rank matrices, the shifts, gains and biases are left alone, as in the reference.
+        The low-rank matrices, the shifts, gains and biases are left alone, as in the reference, and
+        so are adapters that others have put on, whose names are none of this model.
         """
-        return name.endswith(_DECAYING) and self.get_parameter(name).dim() >= 2
+        parameter = dict(self.named_parameters()).get(name)
+        return name.endswith(_DECAYING) and parameter is not None and parameter.dim() >= 2
 
     def forward(self, inputs_BT: Tensor, targets_BT: Tensor | None = None) -> Tensor:
         """Predict the next token, from the beginning of a text.

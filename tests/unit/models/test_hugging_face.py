@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,13 @@ def test_what_the_library_refuses_is_one_line(tmp_path: Path, changes: dict[str,
         load_model(open_folder(folder), seed=0)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_models_may_be_made_by_several_threads(tmp_path: Path):
+    folder = open_folder(write_gpt2(tmp_path / "m", seed=0))
+    with ThreadPoolExecutor(4) as threads:
+        models = list(threads.map(lambda _: load_model(folder, seed=0), range(8)))
+    assert all(model.lm_head.weight is model.transformer.wte.weight for model in models)
 
 
 def test_damaged_weights_are_refused(tmp_path: Path):

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from neuroswarm.checkpoint.peft_folder import write_peft
+from neuroswarm.clock import SystemClock
+from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.errors import ConfigError
 from neuroswarm.models.fragments import Fragments
 from neuroswarm.models.frozen_base import frozen_parameters, hash_base
@@ -18,6 +20,9 @@ from neuroswarm.models.peft_models import is_peft, settle_peft
 from neuroswarm.models.rwkv7 import Rwkv7
 from neuroswarm.models.rwkv7_shape import Rwkv7Config
 from neuroswarm.models.transformer import Transformer, TransformerConfig
+from neuroswarm.node.workload import Workload
+from neuroswarm.testing.tiny_workload import tiny_text
+from neuroswarm.values import NodeId
 
 peft = pytest.importorskip("peft")
 
@@ -134,6 +139,20 @@ def test_the_scale_of_a_handed_over_adapter_is_in_the_architecture():
 
     assert hashes() == hashes()
     assert hashes(use_rslora=True)[0] != hashes()[0]
+
+
+def test_a_built_in_model_with_adapters_of_peft_is_trained():
+    def wrapped(num_layers: int) -> nn.Module:
+        inner = Rwkv7(Rwkv7Config(dim=16, num_layers=2, head_size=16 // num_layers, vocab_size=11))
+        model: nn.Module = peft.get_peft_model(inner, peft.LoraConfig(r=2, target_modules=["head"]))
+        return model
+
+    config = SwarmNodeConfig(training={"context": 12, "batch_size": 2})
+    workload = Workload(wrapped(1), tiny_text() % 11)
+    trainer = workload.make_trainer(config, NodeId(bytes(20)), SystemClock())
+    assert trainer.step().tokens == 24
+    assert len(trainer.fragments.parameters) == 1
+    assert Fragments(wrapped(1)).architecture != Fragments(wrapped(2)).architecture  # its heads
 
 
 def test_own_models_are_not_peft():
