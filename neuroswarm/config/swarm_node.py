@@ -15,16 +15,15 @@ from neuroswarm.config.legality import check_pair, default_method
 from neuroswarm.config.lora import LoraConfig
 from neuroswarm.config.metering import MeteringConfig
 from neuroswarm.config.pace import scale_inner_steps
+from neuroswarm.config.pipeline import BufferConfig, PipelineConfig
 from neuroswarm.config.section import Section
 from neuroswarm.config.sections import (
     AggregationConfig,
-    BufferConfig,
     CheckpointConfig,
     DataConfig,
     DilocoConfig,
     HeartbeatConfig,
     NetworkConfig,
-    PipelineConfig,
     RelayConfig,
     ResourceConfig,
     RoundConfig,

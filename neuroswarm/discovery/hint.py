@@ -13,7 +13,7 @@ from neuroswarm.discovery.address_text import WrittenAddress, read_address
 from neuroswarm.discovery.tracker_messages import TRACKER_PATH
 from neuroswarm.errors import ConfigError
 from neuroswarm.values import Endpoint
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 
 TRACKER_PORT = 7100
 """HTTP port of a bare tracker."""

@@ -15,7 +15,7 @@ from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.values import Endpoint
 from neuroswarm.wire import limits, probes
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.sealed_calls import Sealing
 
 PROBES_PER_S = 5.0

@@ -12,7 +12,8 @@ from neuroswarm.errors import MessageTooLarge
 from neuroswarm.membership.received import read_record
 from neuroswarm.v1 import heartbeat_pb2
 from neuroswarm.wire import limits
-from neuroswarm.wire.messages import Heartbeat, parse
+from neuroswarm.wire.heartbeats import Heartbeat
+from neuroswarm.wire.messages import parse
 from neuroswarm.wire.sealed_calls import Sealing, check_size, reply_context
 from neuroswarm.wire.signed import Signed
 

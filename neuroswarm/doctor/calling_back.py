@@ -27,7 +27,7 @@ from neuroswarm.net.grpc_transport import GrpcTransport
 from neuroswarm.reach.dialling import DIAL, DialBack
 from neuroswarm.v1 import reach_pb2
 from neuroswarm.values import PROTOCOL_VERSION, Endpoint, NodeId, PeerAddress
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.reaching import decode_dial_reply
 
 GREET_TRIES = 4

@@ -7,7 +7,8 @@ different heartbeats and judge differently, so it may cost a peer its standing
 
 from __future__ import annotations
 
-from neuroswarm.wire.messages import Contribution, Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
+from neuroswarm.wire.messages import Contribution
 
 SLACK = 8.0
 """How much faster than its heartbeat says a peer may be: the rate there is the mean of its life,

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from neuroswarm.membership.presence import Finding, Presence
 from neuroswarm.values import NodeId
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.limits import MAX_COUNT
-from neuroswarm.wire.messages import Heartbeat
 from neuroswarm.wire.signed import Kind, Signed, Signer, sign
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from neuroswarm.membership.addresses import is_same_host
 from neuroswarm.membership.peer_host import choose_host
 from neuroswarm.values import Endpoint, NodeId, PeerAddress, Reach
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.signed import Signed
 
 

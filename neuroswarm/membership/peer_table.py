@@ -14,7 +14,7 @@ from neuroswarm.membership.bans import Ban, Bans
 from neuroswarm.membership.conduct import Conduct, Offence, Standing
 from neuroswarm.membership.peer import Peer
 from neuroswarm.values import Endpoint, NodeId, PeerAddress
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.signed import Signed
 
 ALIVE_INTERVALS = 3.0

@@ -14,8 +14,8 @@ import enum
 import secrets
 from collections.abc import Callable
 
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.limits import NAME_BYTES
-from neuroswarm.wire.messages import Heartbeat
 
 
 class Finding(enum.Enum):

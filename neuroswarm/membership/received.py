@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from neuroswarm.errors import PeerError, SchemaMismatch
 from neuroswarm.v1 import envelope_pb2
-from neuroswarm.wire.messages import Heartbeat, decode_heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat, decode_heartbeat
 from neuroswarm.wire.signed import Kind, Signed, verify
 
 

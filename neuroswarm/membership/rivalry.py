@@ -11,7 +11,7 @@ from neuroswarm.membership.peer import Peer
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.values import NodeId
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.signed import Signed
 
 SHOWN_PER_S, SHOWN_BURST = 1.0, 4.0

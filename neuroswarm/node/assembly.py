@@ -47,7 +47,7 @@ from neuroswarm.service import Service
 from neuroswarm.transfer.donor import StateDonor
 from neuroswarm.transfer.download import StateDownloader
 from neuroswarm.values import Endpoint
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 
 ARCHIVE_BYTES = 512 * 1024 * 1024
 """Payloads of the latest rounds kept for late peers, in bytes."""

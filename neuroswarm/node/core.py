@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from neuroswarm.checkpoint.checkpointer import Checkpointer
 from neuroswarm.clock import Clock, LivedClock, SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
@@ -27,27 +26,25 @@ from neuroswarm.node.about_model import AboutModel
 from neuroswarm.node.absence import Absence
 from neuroswarm.node.assembly import (
     Membership,
-    RoundsRoom,
     assemble_membership,
     assemble_rounds,
     make_cohort,
 )
-from neuroswarm.node.carriers import Carriers, MakeCarriers, NetworkCarriers
+from neuroswarm.node.carriers import MakeCarriers, NetworkCarriers
 from neuroswarm.node.convictions import read_proofs
-from neuroswarm.node.fitting import Fitting
 from neuroswarm.node.front import make_web
 from neuroswarm.node.home import Home, open_home
-from neuroswarm.node.intake import Cohort
 from neuroswarm.node.keeping import make_checkpointer, save_before_leaving
 from neuroswarm.node.metered_carriers import MeteredCarriers
 from neuroswarm.node.metering import watch_traffic
 from neuroswarm.node.newcomer import Newcomer
 from neuroswarm.node.outfit import make_fitting, outfit
+from neuroswarm.node.parts import Parts
 from neuroswarm.node.recorder import Recorder, Sinks
 from neuroswarm.node.replica import Replica, Tamper
 from neuroswarm.node.reporting import Reporter
 from neuroswarm.node.restoring import restore_history, take_up
-from neuroswarm.node.shard_room import ShardRoom, assemble_shards
+from neuroswarm.node.shard_room import assemble_shards
 from neuroswarm.node.shelving import Shelving
 from neuroswarm.node.solo import Solo
 from neuroswarm.node.statistics import Statistics
@@ -55,10 +52,7 @@ from neuroswarm.node.vigil import Vigil, longest_pause_s
 from neuroswarm.node.workload import Workload, describe_differences, make_genesis, make_rules
 from neuroswarm.rounds.history import History
 from neuroswarm.service import Service, State
-from neuroswarm.training.compute import ComputeThread
-from neuroswarm.training.trained_model import TrainedModel
 from neuroswarm.values import Endpoint, short
-from neuroswarm.web.server import WebServer
 
 logger = logging.getLogger(__name__)
 
@@ -75,33 +69,6 @@ class Surroundings:
     """Finds the addresses of hints' names."""
     tamper: Tamper | None = None
     """Makes the node hostile: what it publishes instead. Demos and attack benchmarks set it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """A node's parts, once they are made."""
-
-    home: Home
-    compute: ComputeThread
-    trainer: TrainedModel
-    replica: Replica
-    cohort: Cohort
-    carriers: Carriers
-    membership: Membership
-    rounds: RoundsRoom
-    fitting: Fitting
-    recorder: Recorder
-    reporter: Reporter
-    web: WebServer
-    checkpointer: Checkpointer
-    meter: Meter
-    shards: ShardRoom
-
-    @property
-    def in_rounds(self) -> tuple[Service, ...]:
-        """Those that take part in rounds; none without memory for the model."""
-        driver = self.rounds.driver
-        return () if self.trainer.is_hollow else (self.recorder, self.checkpointer, driver)
 
 
 class NodeCore(Service):
@@ -220,7 +187,7 @@ class NodeCore(Service):
         await stack.enter_async_context(parts.compute)
         await stack.enter_async_context(parts.web)
         await stack.enter_async_context(parts.membership.acquaintance.whereabouts)
-        _log_address(parts)
+        parts.log_address()
         for service in parts.membership.services:
             await stack.enter_async_context(service)
         await stack.enter_async_context(parts.rounds.gossip)
@@ -334,18 +301,10 @@ class NodeCore(Service):
         self._vigil = Vigil(clock, presence, membership.peers, on_wake=announce)
         recorder = self._make_recorder(home, replica, membership, reporter)
         rounds = assemble_rounds(
-            config,
-            carriers,
-            home=home,
-            cohort=cohort,
-            replica=replica,
-            peers=membership.peers,
-            is_voting=lambda: self.is_voting,
-            is_mute=lambda: presence.is_lost,
-            observer=recorder,
-            meter=meter,
-            clock=clock,
-        )
+            config, carriers, home=home, cohort=cohort, replica=replica, peers=membership.peers,
+            is_voting=lambda: self.is_voting, is_mute=lambda: presence.is_lost,
+            observer=recorder, meter=meter, clock=clock,
+        )  # fmt: skip
         web = make_web(
             config.network, membership, rounds,
             replica=replica, reporter=reporter, sealer=self._tokens.sealer,
@@ -390,18 +349,3 @@ class NodeCore(Service):
             eval_batches=self.config.training.eval_batches,
             clock=self._clock,
         )
-
-
-def _log_address(parts: Parts) -> None:
-    hosts = parts.membership.acquaintance.whereabouts.hosts
-    here = Endpoint(hosts[0], parts.web.endpoint.port)
-    heartbeat_port = parts.carriers.heartbeat_endpoint.port
-    logger.info(
-        "node %s at %s, gRPC %d, heartbeat %d; others join with --tracker http://%s or --peer %s",
-        parts.home.key.node_id,
-        ", ".join(hosts),
-        parts.carriers.grpc_endpoint.port,
-        heartbeat_port,
-        here,
-        Endpoint(hosts[0], heartbeat_port),
-    )

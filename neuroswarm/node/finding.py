@@ -25,7 +25,7 @@ from neuroswarm.transport import Datagrams
 from neuroswarm.values import Endpoint, NodeId, Reach
 from neuroswarm.wire import limits
 from neuroswarm.wire.dht_records import DhtRecord, Relay, Scope, node_key, swarm_key
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -27,6 +26,7 @@ from neuroswarm.diloco.schedule import get_inner_steps
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import ComputeError, RoundError, SchemaMismatch
 from neuroswarm.models.fragments import Fragments
+from neuroswarm.node.draft import Draft
 from neuroswarm.node.solo import Solo
 from neuroswarm.training.compute import RESTED, ComputeThread, Rested
 from neuroswarm.training.threads import run_beside
@@ -47,33 +47,6 @@ NO_DATA_REST_S = 0.05
 SLOW_STEP_S = 0.25
 """Seconds between the ends of two steps above which a copy of the parameters is kept ready: to wait
 for the step in progress would make a slow peer late for every round."""
-
-
-@dataclass(frozen=True, eq=False)
-class Draft:
-    """A contribution that is coded but not signed yet."""
-
-    deltas: tuple[Tensor, ...]
-    payloads: tuple[Payload, ...]
-    parts: tuple[FragmentPayload, ...]
-    data: bytes
-    """Coded bytes of all fragments in order."""
-    progress: Progress
-    """Steps, tokens and mean loss since the last publication."""
-
-    def header(self, swarm_id: bytes, state: OuterState) -> Contribution:
-        """What is signed of it, as a contribution to the round on `state`."""
-        return Contribution(
-            swarm_id=swarm_id,
-            round=state.round,
-            base_digest=state.digest,
-            architecture=state.architecture,
-            codec=state.rules.codec,
-            inner_steps=self.progress.steps,
-            tokens=self.progress.tokens,
-            loss=self.progress.mean_loss,
-            fragments=self.parts,
-        )
 
 
 class Replica:

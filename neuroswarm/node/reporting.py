@@ -18,10 +18,11 @@ from neuroswarm.node.statistics import Statistics
 from neuroswarm.values import PROTOCOL_VERSION, Endpoint
 from neuroswarm.web.metrics import Measured, measure_mapping
 from neuroswarm.wire import limits
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 
 if TYPE_CHECKING:
-    from neuroswarm.node.core import NodeCore, Parts
+    from neuroswarm.node.core import NodeCore
+    from neuroswarm.node.parts import Parts
 
 STATUS_VERSION = 1
 _SHOWN = ("bytes", "util", "live", "step_s")

@@ -6,6 +6,7 @@ Knows no shards and not what the files are for.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -47,11 +48,9 @@ class Storage:
         """Look at the disk. Files that come and go meanwhile may be counted or not."""
         self.other_bytes = sum(_count(folder, self.shards) for folder in self._folders)
         try:
-            found = os.statvfs(self._folders[0])
+            self._free_bytes = shutil.disk_usage(self._folders[0]).free
         except OSError:
             self._free_bytes = None
-        else:
-            self._free_bytes = found.f_bavail * found.f_frsize
 
     def room(self, fetched_bytes: int) -> Room:
         """What fetched shards may take in all.

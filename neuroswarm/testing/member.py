@@ -16,7 +16,8 @@ from typing import Any
 
 from neuroswarm.clock import Clock
 from neuroswarm.identity.node_key import NodeKey
-from neuroswarm.node.core import NodeCore, Parts
+from neuroswarm.node.core import NodeCore
+from neuroswarm.node.parts import Parts
 from neuroswarm.node.replica import Tamper
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.service import Service, State

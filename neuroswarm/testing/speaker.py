@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.values import Endpoint, NodeId, PeerAddress
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.messages import (
     Ballot,
     Confirm,
     Contribution,
     FragmentPayload,
-    Heartbeat,
     Ready,
     Seal,
     Skip,

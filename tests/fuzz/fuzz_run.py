@@ -38,7 +38,7 @@ from neuroswarm.net.datagram import CONTEXT
 from neuroswarm.testing.waiting import wait_until
 from neuroswarm.v1 import envelope_pb2, heartbeat_pb2
 from neuroswarm.values import NodeId
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.signed import Kind, sign
 
 MAX_GROWTH_MB = 20.0

@@ -22,7 +22,7 @@ from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.net.datagram import UdpTransport
 from neuroswarm.values import Endpoint
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 
 PORT = 9999
 INTERVAL_S = 1.0

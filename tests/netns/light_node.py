@@ -31,7 +31,7 @@ from neuroswarm.node.relaying import assemble_relaying
 from neuroswarm.reach.service import ReachService
 from neuroswarm.service import Service
 from neuroswarm.values import Endpoint, NodeId
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 
 GRPC_PORT, HEARTBEAT_PORT = 8101, 9999
 INTERVAL_S = 2.0

@@ -18,7 +18,7 @@ from neuroswarm.node.carriers import NetworkCarriers
 from neuroswarm.node.relaying import Relaying, assemble_relaying
 from neuroswarm.reach.service import ReachService
 from neuroswarm.values import Endpoint, NodeId, PeerAddress
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.signed import Kind, Signed, sign
 
 SWARM = b"s" * 32

@@ -19,7 +19,7 @@ from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.values import Endpoint
 from neuroswarm.web.metrics import make_registry
 from neuroswarm.web.server import Pages, WebServer
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 
 HERE = Endpoint("127.0.0.1", 0)
 SEALER = Sealer(b"k" * 32)

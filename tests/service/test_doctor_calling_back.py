@@ -22,7 +22,7 @@ from neuroswarm.net.datagram import UdpTransport
 from neuroswarm.net.grpc_transport import GrpcTransport
 from neuroswarm.reach.dialling import DialBack
 from neuroswarm.values import Endpoint
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.probes import ProbeReply
 
 HERE = "127.0.0.1"

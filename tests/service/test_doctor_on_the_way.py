@@ -29,7 +29,7 @@ from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.net.datagram import UdpTransport
 from neuroswarm.values import Endpoint
 from neuroswarm.web.server import Pages, WebServer
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.probes import PROBE_PATH
 
 HERE = "127.0.0.1"

@@ -26,7 +26,7 @@ from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.v1 import heartbeat_pb2
 from neuroswarm.values import Endpoint, NodeId, Reach
 from neuroswarm.wire import limits
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.signed import Kind, Signed, sign, verify
 
 INTERVAL_S = 5.0

@@ -22,7 +22,7 @@ from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.memory_rpc import MemoryRpc
 from neuroswarm.values import Endpoint, NodeId, PeerAddress, Reach
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.reaching import DialReply, decode_dial_reply
 from neuroswarm.wire.signed import Kind, Signed, sign
 

@@ -12,7 +12,7 @@ from neuroswarm.discovery.tracker_server import TrackerDirectory
 from neuroswarm.errors import AdmissionError, PeerUnreachable
 from neuroswarm.identity.sealing import Sealer
 from neuroswarm.values import Endpoint
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.signed import Kind, sign
 
 GONE = "127.0.0.9"

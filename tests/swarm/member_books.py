@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from neuroswarm.node.replica import Draft
+from neuroswarm.node.draft import Draft
 from neuroswarm.testing.member import Member
 from neuroswarm.training.compute import Rested
 from neuroswarm.training.trainer import StepReport

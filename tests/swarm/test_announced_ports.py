@@ -18,7 +18,7 @@ from neuroswarm.node.core import NodeCore, Surroundings
 from neuroswarm.node.workload import Workload
 from neuroswarm.testing.swarm import SETTINGS
 from neuroswarm.testing.tiny_workload import TinyModel, tiny_text
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 
 TCP, UDP = socket.SOCK_STREAM, socket.SOCK_DGRAM
 

@@ -16,7 +16,7 @@ from neuroswarm.errors import CheckpointError
 from neuroswarm.identity.node_key import NodeKey
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.testing.fake_clock import FakeClock
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 
 CLOCK = SystemClock()
 

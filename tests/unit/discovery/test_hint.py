@@ -7,7 +7,7 @@ import pytest
 from neuroswarm.discovery.hint import Hint, Way, read_hints
 from neuroswarm.errors import ConfigError
 from neuroswarm.values import Endpoint
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.values import Endpoint
 from neuroswarm.wire import limits, probes
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 
 SEALER = Sealer(b"k" * 32)
 OWN = Heartbeat(b"s" * 32, 0, 0.0, "10.0.0.7", 8101, 9999, 7101, 1, is_training=True)

@@ -13,7 +13,7 @@ from neuroswarm.identity.sealing import Sealer
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.wire import limits
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.signed import Kind, sign
 
 SWARM = b"s" * 32

@@ -5,7 +5,7 @@ import logging
 from neuroswarm.membership.address_quota import choose_quota
 from neuroswarm.membership.peer_table import FORGET_INTERVALS, PeerTable
 from neuroswarm.values import NodeId
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.signed import Kind, Signed
 
 INTERVAL_S = 5.0

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from neuroswarm.membership.claims import MARGIN_S, MAX_TOKENS_PER_S, SLACK, find_excess
-from neuroswarm.wire.messages import Contribution, Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
+from neuroswarm.wire.messages import Contribution
 
 RATE = 1000.0
 LONG_AGO_S = 1e6

@@ -7,7 +7,7 @@ from neuroswarm.membership.fanout import fanout
 from neuroswarm.membership.own_record import OwnRecord
 from neuroswarm.membership.peer_table import FORGET_INTERVALS, PeerTable
 from neuroswarm.values import Endpoint, NodeId
-from neuroswarm.wire.messages import Heartbeat, decode_heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat, decode_heartbeat
 from neuroswarm.wire.signed import Kind, Signed, verify
 
 INTERVAL_S = 5.0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroswarm.membership.presence import Finding, Presence
-from neuroswarm.wire.messages import Heartbeat
+from neuroswarm.wire.heartbeats import Heartbeat
 
 RECORD = Heartbeat(b"s" * 32, 5, 0.0, "10.0.0.7", 8101, 9999, 7101, 1, is_training=True)
 

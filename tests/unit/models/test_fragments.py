@@ -161,8 +161,9 @@ def test_what_peers_would_refuse_is_refused():
     long = nn.ModuleDict({"n" * 300: nn.Linear(1, 1)})
     with pytest.raises(ValueError, match="fragment with a name of 300 characters"):
         Fragments(long)
-    with pytest.raises(ValueError, match="parameter without values of its own: weight"):
-        Fragments(nn.Linear(2, 2, device="meta"))
+    with pytest.raises(ValueError, match="parameter without values of its own: second"):
+        Fragments(Two(torch.zeros(2), torch.zeros(2, device="meta")))
+    assert Fragments(nn.Linear(2, 2, device="meta")).sizes == (6,), "a model of shapes only"
 
 
 def test_nothing_is_written_when_one_shape_is_wrong():

@@ -22,7 +22,6 @@ from neuroswarm.models.rwkv7_shape import Rwkv7Config
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.node.workload import Workload
 from neuroswarm.testing.tiny_workload import tiny_text
-from neuroswarm.values import NodeId
 
 peft = pytest.importorskip("peft")
 
@@ -149,7 +148,7 @@ def test_a_built_in_model_with_adapters_of_peft_is_trained():
 
     config = SwarmNodeConfig(training={"context": 12, "batch_size": 2})
     workload = Workload(wrapped(1), tiny_text() % 11)
-    trainer = workload.make_trainer(config, NodeId(bytes(20)), SystemClock())
+    trainer = workload.make_trainer(config, SystemClock())
     assert trainer.step().tokens == 24
     assert len(trainer.fragments.parameters) == 1
     assert Fragments(wrapped(1)).architecture != Fragments(wrapped(2)).architecture  # its heads

@@ -21,7 +21,6 @@ from neuroswarm.testing.tiny_workload import TinyModel, tiny_text
 from neuroswarm.training.batching import Batching
 from neuroswarm.training.compute import ComputeThread
 from neuroswarm.training.trainer import Trainer
-from neuroswarm.values import NodeId
 
 
 @dataclass
@@ -66,9 +65,7 @@ class Scene:
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
     clock = FakeClock()
-    batches = WindowSampler(
-        FlatTokens(tiny_text()), context=16, batch_size=1, seed=0, node_id=NodeId(bytes(20))
-    )
+    batches = WindowSampler(FlatTokens(tiny_text()), context=16, batch_size=1, seed=0)
     trainer = Trainer(TinyModel(), batches, TrainingConfig(context=16), clock=clock)
     trainer.batching = Batching(num_draws=16, is_fixed=False)
     async with ComputeThread(num_threads=2, clock=clock) as compute:

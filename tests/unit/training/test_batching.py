@@ -16,7 +16,6 @@ from neuroswarm.errors import OutOfMemory
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.training.batching import MAX_GROWTH, Batching, choose_num_draws, choose_step_s
 from neuroswarm.training.trainer import Trainer
-from neuroswarm.values import NodeId
 
 CONFIG = TrainingConfig(lr=1e-2, warmup_steps=3, context=16, dim=16, num_heads=2)
 TEXT = torch.tensor(list(b"peers agree, then the swarm moves on. " * 60), dtype=torch.uint8)
@@ -40,9 +39,7 @@ class Cramped(nn.Module):
 
 
 def trainer(most: int = 1000, draw: int = 8, **batching: object) -> Trainer:
-    batches = WindowSampler(
-        FlatTokens(TEXT), context=16, batch_size=draw, seed=0, node_id=NodeId(b"n" * 20)
-    )
+    batches = WindowSampler(FlatTokens(TEXT), context=16, batch_size=draw, seed=0)
     made = Trainer(Cramped(most), batches, CONFIG, clock=SystemClock())
     made.batching = Batching(**batching)  # type: ignore[arg-type]
     return made

@@ -215,7 +215,7 @@ def test_a_checkpoint_of_data_that_knew_no_shares_goes_on_with_data_that_does():
     assert data.asked == [FIRST, 0]
     plain.load_inner_state(*resumed.inner_state())
     plain.step()
-    assert plain._batches.asked[-1] == 4, "and back: the number of all batches"
+    assert plain.batches.asked[-1] == 4, "and back: the number of all batches"
 
 
 def test_what_data_raises_as_it_takes_a_share_is_an_error_of_the_next_step():

@@ -17,15 +17,8 @@ from neuroswarm.hardware.device_class import DeviceClass
 from neuroswarm.v1 import heartbeat_pb2, rounds_pb2
 from neuroswarm.values import Endpoint
 from neuroswarm.wire import limits, messages
-from neuroswarm.wire.messages import (
-    Ballot,
-    Confirm,
-    Contribution,
-    FragmentPayload,
-    Heartbeat,
-    Ready,
-    Skip,
-)
+from neuroswarm.wire.heartbeats import Heartbeat
+from neuroswarm.wire.messages import Ballot, Confirm, Contribution, FragmentPayload, Ready, Skip
 
 Body = Contribution | Skip | Ready | Ballot | Confirm | Heartbeat
 
