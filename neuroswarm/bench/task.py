@@ -22,7 +22,6 @@ from neuroswarm.data.tokens import FlatTokens, split_tokens
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.training.loss import LossFunction, next_token_loss
 from neuroswarm.training.trainer import Trainer
-from neuroswarm.values import NodeId
 
 MAX_PARTS = 8
 """The training text is dealt out to so many peers, whether they take part or not."""
@@ -112,20 +111,17 @@ class PeerBatches:
     """A peer's own training text, and the held-out text that is common to all."""
 
     def __init__(self, text: Text, part: int, task: Task, seed: int) -> None:
-        name = NodeId(bytes([part]) * 20)
         self._train = WindowSampler(
             FlatTokens(text.parts[part]),
             context=task.context,
             batch_size=task.batch_size,
             seed=seed,
-            node_id=name,
         )
         self._held_out = WindowSampler(
             FlatTokens(text.whole),
             context=task.context,
             batch_size=task.eval_batch_size,
             seed=seed,
-            node_id=name,
         )
 
     def train(self, index: int) -> Batch:

@@ -20,7 +20,7 @@ from neuroswarm.corpus.text_files import find_text_files, is_binary
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens, Tokens
 from neuroswarm.errors import DataError
-from neuroswarm.values import NodeId, counted
+from neuroswarm.values import counted
 
 logger = logging.getLogger(__name__)
 
@@ -42,13 +42,9 @@ class Corpus:
     source: str
     vocab_size: int = BYTE_VOCABULARY
 
-    def sampler(
-        self, *, context: int, batch_size: int, seed: int, node_id: NodeId
-    ) -> WindowSampler:
-        """The windows of one node; see `WindowSampler` for arguments and errors."""
-        return WindowSampler(
-            self.tokens, context=context, batch_size=batch_size, seed=seed, node_id=node_id
-        )
+    def sampler(self, *, context: int, batch_size: int, seed: int) -> WindowSampler:
+        """Its windows; see `WindowSampler` for arguments and errors."""
+        return WindowSampler(self.tokens, context=context, batch_size=batch_size, seed=seed)
 
 
 def load_corpus(path: Path | None = None, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Corpus:

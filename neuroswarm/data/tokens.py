@@ -51,8 +51,16 @@ class Tokens(Protocol):
         """
         ...
 
+    def held(self, ranges: Ranges) -> Ranges:
+        """Those of some ranges of `split` whose tokens can be read here, in the same order.
+
+        `split` is that of the whole text, the same for all nodes. A range that is named here must
+        stay readable until it is asked again, as it is when a round begins.
+        """
+        ...
+
     def windows(self, starts: Sequence[int], length: int) -> Tensor:
-        """Windows that begin at these positions, each within a range of `split`: int64 [B, T]."""
+        """Windows that begin at these positions, each within a range held: int64 [B, T]."""
         ...
 
 
@@ -79,6 +87,10 @@ class FlatTokens:
     def split(self, window: int) -> Split:
         """As `split_tokens`."""
         return split_tokens(self.num_tokens, window)
+
+    def held(self, ranges: Ranges) -> Ranges:
+        """All of them."""
+        return ranges
 
     def windows(self, starts: Sequence[int], length: int) -> Tensor:
         """Windows that begin at these positions: int64 [B, T]."""
@@ -119,6 +131,10 @@ class ShardTokens:
                     "prepare more text, or train with a shorter context"
                 )
         return Split(*found)
+
+    def held(self, ranges: Ranges) -> Ranges:
+        """All of them."""
+        return ranges
 
     def windows(self, starts: Sequence[int], length: int) -> Tensor:
         """Windows that begin at these positions: int64 [B, T]."""

@@ -12,7 +12,6 @@ from neuroswarm.clock import SystemClock
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.errors import DemoFailed
 from neuroswarm.node.workload import Workload
-from neuroswarm.values import NODE_ID_BYTES, NodeId
 
 FINAL_BATCHES = 128
 
@@ -26,8 +25,7 @@ class Examiner:
     """
 
     def __init__(self, config: SwarmNodeConfig, *, num_batches: int = FINAL_BATCHES) -> None:
-        nobody = NodeId(bytes(NODE_ID_BYTES))  # held-out text is the same for all
-        self._trainer = Workload().make_trainer(config, nobody, SystemClock())
+        self._trainer = Workload().make_trainer(config, SystemClock())
         self._num_batches = num_batches
 
     def loss_of_swarm(self, state_folder: Path) -> float:

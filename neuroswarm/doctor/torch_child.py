@@ -42,7 +42,6 @@ def _train(settings: dict[str, Any]) -> None:
     from neuroswarm.config import SwarmNodeConfig
     from neuroswarm.node.workload import Workload
     from neuroswarm.training.threads import choose_num_threads
-    from neuroswarm.values import NODE_ID_BYTES, NodeId
 
     config = SwarmNodeConfig.model_validate(settings)
     num_threads = choose_num_threads(config.resources.max_cpu_threads)
@@ -50,7 +49,7 @@ def _train(settings: dict[str, Any]) -> None:
     length = 64 * (config.training.context + 1)
     text = torch.randint(256, (length,), generator=torch.Generator().manual_seed(0))
     workload = Workload(data=text)
-    trainer = workload.make_trainer(config, NodeId(bytes(NODE_ID_BYTES)), SystemClock())
+    trainer = workload.make_trainer(config, SystemClock())
     for _ in range(WARM_STEPS):
         trainer.step()
     steps = [trainer.step() for _ in range(TIMED_STEPS)]

@@ -346,10 +346,9 @@ class NodeCore(Service):
         config, clock = self.config, self._around.clock
         num_threads = choose_num_threads(config.resources.max_cpu_threads)
         compute = ComputeThread(num_threads=num_threads, clock=clock)
-        make_trainer, me = self._workload.make_trainer, home.key.node_id
-        trainer = await asyncio.to_thread(make_trainer, config, me, clock)
+        trainer = await asyncio.to_thread(self._workload.make_trainer, config, clock)
         replica = Replica(
-            compute, trainer, me,
+            compute, trainer, home.key.node_id,
             max_retained_states=config.rounds.max_retained_states,
             solo=Solo(trainer, clock), tamper=self._around.tamper,
         )  # fmt: skip

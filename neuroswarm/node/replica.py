@@ -17,6 +17,8 @@ from torch import Tensor
 from neuroswarm.checkpoint.snapshot import Inner, Snapshot
 from neuroswarm.codecs.payload import Payload
 from neuroswarm.codecs.registry import Codec, codec_of
+from neuroswarm.data.share import Share, share_of
+from neuroswarm.diloco import applied
 from neuroswarm.diloco.ledger import Ledger, Written
 from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.schedule import get_inner_steps
@@ -165,7 +167,13 @@ class Replica:
             self.codec,
             contribution_momentum=state.rules.contribution_momentum,
         )
-        await self._compute.run(self._trainer.load, state.params)
+        share = self._share(state)
+
+        def begin() -> None:
+            self._trainer.load(state.params)
+            self._trainer.take_share(share)
+
+        await self._compute.run(begin)
 
     async def restore(self, snapshot: Snapshot, *, has_published: bool) -> None:
         """Take everything up where a snapshot was made.
@@ -184,10 +192,12 @@ class Replica:
             contribution_momentum=snapshot.outer.rules.contribution_momentum,
         )
         self._ledger.carry(snapshot.outer, snapshot.local, self._me, is_published=has_published)
+        share = self._share(snapshot.outer)
 
         def restore_inner() -> None:
             self._trainer.load(snapshot.local)
             self._trainer.load_inner_state(*snapshot.inner)
+            self._trainer.take_share(share)  # unless the data knew none, it has it already
 
         await self._compute.run(restore_inner)
 
@@ -321,11 +331,13 @@ class Replica:
         Cancellation: the books and the parameters change together or not at all.
         """
         await asyncio.to_thread(lambda: new.digest)
+        share = self._share(new)
 
         def shift() -> None:
             self._ready = None
             self._books.move_each(self.state, new, self._me, self._trainer.shift_fragment)
             self._hold(new)
+            self._trainer.take_share(share)
             self._books.use_codec(self.codec, contribution_momentum=new.rules.contribution_momentum)
             self.solo.end_commit()
 
@@ -350,8 +362,13 @@ class Replica:
         return Snapshot(outer, local, await asyncio.to_thread(books), inner)
 
     async def evaluate_state(self, state: OuterState, num_batches: int) -> float:
-        """Held-out loss of an outer state, nats per token."""
-        return await self._compute.run(self._trainer.evaluate, state.params, num_batches)
+        """Held-out loss of an outer state on this node's part of the text, nats per token."""
+        share = self._share(state)
+        return await self._compute.run(self._trainer.evaluate, state.params, num_batches, share)
+
+    def _share(self, state: OuterState) -> Share:
+        """What this node reads while it stands on a state; a function of it and the node's id."""
+        return share_of(state.round, applied.identities(state.applied, state.round), self._me)
 
     @property
     def total_steps(self) -> int:

@@ -28,7 +28,6 @@ from neuroswarm.models.rwkv7_shape import Rwkv7Config
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.training.loss import next_token_loss
 from neuroswarm.training.trainer import Batches, Trainer
-from neuroswarm.values import NodeId
 
 logger = logging.getLogger(__name__)
 
@@ -46,14 +45,14 @@ class Workload:
     None: `data.path`, or this Python's standard library."""
     loss_fn: LossFunction = next_token_loss
 
-    def make_trainer(self, config: SwarmNodeConfig, node_id: NodeId, clock: Clock) -> Trainer:
+    def make_trainer(self, config: SwarmNodeConfig, clock: Clock) -> Trainer:
         """Build model and data and put them together. Blocks; takes seconds for large texts.
 
         Raises:
             DataError: there is no text to train on.
             ConfigError: the device is not there, or the data does not fit the settings.
         """
-        batches, vocab_size = self._batches(config, node_id)
+        batches, vocab_size = self._batches(config)
         with _naming_what_does_not_fit():
             model = self.model if self.model is not None else _build_model(config, vocab_size)
             model.to(choose_device(config.resources.device))
@@ -65,7 +64,7 @@ class Workload:
             loss_fn=self.loss_fn,
         )
 
-    def _batches(self, config: SwarmNodeConfig, node_id: NodeId) -> tuple[Batches, int]:
+    def _batches(self, config: SwarmNodeConfig) -> tuple[Batches, int]:
         """What to train on, and the vocabulary that the built-in model needs for it."""
         training = config.training
         if isinstance(self.data, Path) or self.data is None:
@@ -81,10 +80,7 @@ class Workload:
         else:
             return self.data, BYTE_VOCABULARY
         sampler: WindowSampler = corpus.sampler(
-            context=training.context,
-            batch_size=training.batch_size,
-            seed=training.seed,
-            node_id=node_id,
+            context=training.context, batch_size=training.batch_size, seed=training.seed
         )
         doing = "training" if config.run.training else "measuring the held-out loss"
         logger.info("%s on %s: %d tokens", doing, corpus.source, corpus.tokens.num_tokens)

@@ -11,7 +11,7 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import torch
@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from neuroswarm.clock import Clock
 from neuroswarm.config.sections import TrainingConfig
-from neuroswarm.data.sampler import Batch
+from neuroswarm.data.sampler import Batch, ShareAware
+from neuroswarm.data.share import Share
 from neuroswarm.errors import CheckpointError, ComputeError, NonFiniteLoss
 from neuroswarm.models.fragments import Fragments
 from neuroswarm.training.loss import LossFunction, next_token_loss
@@ -30,10 +31,14 @@ MAX_DROPPED_IN_A_ROW = 50
 
 
 class Batches(Protocol):
-    """Where batches come from; `neuroswarm.data.sampler.WindowSampler` is one."""
+    """Where batches come from; `neuroswarm.data.sampler.WindowSampler` is one.
+
+    The numbers go on through all rounds, unless the object is `ShareAware` too: then it is told
+    its share of every round, and the numbers begin at 0 with it.
+    """
 
     def train(self, index: int) -> Batch:
-        """Training batch number `index`, always the same for one index."""
+        """Training batch number `index`, always the same for one index (of a share)."""
         ...
 
     def held_out(self, index: int, num_batches: int) -> Batch:
@@ -125,7 +130,19 @@ class Trainer:
         self.device = self.fragments.parameters[0][1].device
         """Where the model is."""
         self._position = 0
+        self._share: Share | None = None
+        self._share_from = 0
+        """Position at which the batches of the share begin; 0 if the data knows no shares."""
         self._dropped_in_a_row = 0
+
+    def take_share(self, share: Share) -> None:
+        """Read this part of the data from now on, from its beginning if it is another one.
+
+        Nothing changes for data that knows no shares.
+        """
+        if share != self._share and isinstance(self._batches, ShareAware):
+            self._batches.take_share(share)
+            self._share, self._share_from = share, self._position
 
     def step(self) -> StepReport:
         """Train on the next batch.
@@ -138,7 +155,7 @@ class Trainer:
             ComputeError: the model returned something that is no loss.
         """
         began = self._clock.monotonic()
-        inputs, targets = self._on_device(self._batches.train(self._position))
+        inputs, targets = self._on_device(self._batches.train(self._position - self._share_from))
         with _seeded(self._seed, self._position):
             loss = self._loss_fn(self._model, inputs, targets)
             value = _scalar(loss)
@@ -178,17 +195,24 @@ class Trainer:
         """
         self.fragments.load_all(flats)
 
-    def evaluate(self, flats: Sequence[Tensor] | None, num_batches: int) -> float:
+    def evaluate(
+        self, flats: Sequence[Tensor] | None, num_batches: int, share: Share | None = None
+    ) -> float:
         """Mean held-out loss in nats of the given parameters, or of the local ones with None.
 
         The local parameters are back in place, bit for bit, on return and on any error.
+
+        Args:
+            flats: float32 [N] per fragment.
+            num_batches: How many batches to take the mean of.
+            share: Whose part of the held-out data; None, and data that knows no shares, for all.
         """
         held = self.local() if flats is not None else ()
         try:
             if flats is not None:
                 self.load(flats)
             with _evaluating(self._model), torch.no_grad(), _seeded(self._seed, 0):
-                losses = [self._held_out_loss(i, num_batches) for i in range(num_batches)]
+                losses = [self._held_out_loss(i, num_batches, share) for i in range(num_batches)]
         finally:
             if flats is not None:
                 self.load(held)
@@ -204,6 +228,8 @@ class Trainer:
             tensors[f"buffer.{name}"] = buffer.detach().cpu().clone()
         return tensors, {
             "position": self._position,
+            "share": None if self._share is None else asdict(self._share),
+            "share_from": self._share_from,
             "progress": _to_json(self.progress),
             "total": _to_json(self.total),
             "num_dropped": self.num_dropped,
@@ -224,7 +250,7 @@ class Trainer:
             raise CheckpointError("buffers in the checkpoint are not those of the model")
         try:
             self._load_counters(counters)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"counter missing in the checkpoint: {error}") from error
         self._optimizer.load(_under("adamw.", tensors))
         for name, buffer in buffers.items():
@@ -252,8 +278,12 @@ class Trainer:
             )
         return 0
 
-    def _held_out_loss(self, index: int, num_batches: int) -> float:
-        inputs, targets = self._on_device(self._batches.held_out(index, num_batches))
+    def _held_out_loss(self, index: int, num_batches: int, share: Share | None) -> float:
+        if share is not None and isinstance(self._batches, ShareAware):
+            batch = self._batches.held_out_of(share, index, num_batches)
+        else:
+            batch = self._batches.held_out(index, num_batches)
+        inputs, targets = self._on_device(batch)
         return _scalar(self._loss_fn(self._model, inputs, targets))
 
     def _on_device(self, batch: Batch) -> Batch:
@@ -265,11 +295,18 @@ class Trainer:
 
     def _load_counters(self, counters: Mapping[str, Any]) -> None:
         progress, total = Progress(**counters["progress"]), Progress(**counters["total"])
-        self._position = counters["position"]
+        self._load_place(**{name: counters[name] for name in ("position", "share", "share_from")})
         self._dropped_in_a_row = counters["dropped_in_a_row"]
         self.num_dropped = counters["num_dropped"]
         self.last_loss = counters["last_loss"]
         self.progress, self.total = progress, total
+
+    def _load_place(self, position: int, share: Mapping[str, int] | None, share_from: int) -> None:
+        self._position, self._share, self._share_from = position, None, 0
+        if share is not None:
+            self.take_share(Share(**share))
+        if self._share is not None:
+            self._share_from = share_from
 
 
 def _scalar(loss: Tensor) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 import json
 import os
 import threading
@@ -25,13 +24,13 @@ from neuroswarm.cli.logs import configure_logging
 from neuroswarm.cli.signals import run_service
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.corpus.loading import load_corpus
-from neuroswarm.data.sampler import Batch
+from neuroswarm.data.sampler import Batch, WindowSampler
+from neuroswarm.data.share import Share
 from neuroswarm.identity.token import SwarmToken
 from neuroswarm.node.core import Surroundings
 from neuroswarm.node.node import SwarmNode
 from neuroswarm.node.workload import Workload
-from neuroswarm.training.trainer import Batches
-from neuroswarm.values import Endpoint, NodeId
+from neuroswarm.values import Endpoint
 
 LOOK_S = 0.1
 REPORT_EVERY = 10
@@ -41,7 +40,7 @@ REPORT_EVERY = 10
 class Paced:
     """Training batches, none sooner than `step_s` after the one before: a slow disk."""
 
-    def __init__(self, batches: Batches, step_s: float) -> None:
+    def __init__(self, batches: WindowSampler, step_s: float) -> None:
         self._batches = batches
         self._step_s = step_s
         self._next_at = 0.0
@@ -58,6 +57,14 @@ class Paced:
     def held_out(self, index: int, num_batches: int) -> Batch:
         """At once."""
         return self._batches.held_out(index, num_batches)
+
+    def take_share(self, share: Share) -> None:
+        """As the sampler does."""
+        self._batches.take_share(share)
+
+    def held_out_of(self, share: Share, index: int, num_batches: int) -> Batch:
+        """At once."""
+        return self._batches.held_out_of(share, index, num_batches)
 
 
 class Desk:
@@ -121,7 +128,6 @@ def make_node(task: Mapping[str, Any], links: Links) -> SwarmNode:
         context=training.context,
         batch_size=training.batch_size,
         seed=training.seed,
-        node_id=NodeId.of_key(hashlib.sha256(task["name"].encode()).digest()),
     )
     surroundings = Surroundings(
         make_carriers=lambda key, tokens, cfg: BadCarriers(key, tokens, cfg, links),

@@ -37,7 +37,7 @@ class SmallNode:
     def __init__(self, seed: int = 0) -> None:
         shape = TransformerConfig(dim=16, num_layers=1, num_heads=2, context=8)
         text = FlatTokens(torch.arange(4000) % 97)
-        batches = WindowSampler(text, context=8, batch_size=2, seed=0, node_id=ME)
+        batches = WindowSampler(text, context=8, batch_size=2, seed=0)
         self.trainer = Trainer(Transformer(shape, seed=seed), batches, CONFIG, clock=SystemClock())
         fragments = self.trainer.fragments
         named = zip(fragments.names, self.trainer.local(), strict=True)

@@ -7,7 +7,6 @@ from neuroswarm.corpus.loading import load_corpus, read_text
 from neuroswarm.corpus.preparing import prepare
 from neuroswarm.corpus.tokenizer import ByteTokenizer
 from neuroswarm.errors import DataError
-from neuroswarm.values import NodeId
 
 
 def text_of(path: Path | None, **options: int) -> bytes:
@@ -65,7 +64,7 @@ def test_a_folder_of_shards_is_opened_and_brings_its_vocabulary(tmp_path: Path):
     corpus = load_corpus(tmp_path / "out", max_bytes=10)
     assert corpus.vocab_size == 256
     assert corpus.tokens.num_tokens == 5000
-    batch, _ = corpus.sampler(context=8, batch_size=2, seed=0, node_id=NodeId(b"n" * 20)).train(0)
+    batch, _ = corpus.sampler(context=8, batch_size=2, seed=0).train(0)
     assert set(batch.flatten().tolist()) <= set(b"0123456789")
 
 
@@ -84,9 +83,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
 
 def test_a_corpus_gives_the_windows_of_a_node(tmp_path: Path):
     corpus = load_corpus(write(tmp_path, {"a": b"0123456789" * 50}) / "a")
-    sampler = corpus.sampler(context=8, batch_size=3, seed=1, node_id=NodeId(b"n" * 20))
+    sampler = corpus.sampler(context=8, batch_size=3, seed=1)
     inputs, targets = sampler.train(0)
     assert inputs.shape == (3, 8)
     assert ((targets - inputs) % 10 == 1).all()
     with pytest.raises(DataError, match="500 tokens"):
-        corpus.sampler(context=400, batch_size=3, seed=1, node_id=NodeId(b"n" * 20))
+        corpus.sampler(context=400, batch_size=3, seed=1)

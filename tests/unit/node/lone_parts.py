@@ -59,7 +59,7 @@ class LoneParts:
         clock, me = FakeClock(), Speaker("me")
         shape = TransformerConfig(dim=16, num_layers=1, num_heads=2, context=8)
         text = FlatTokens(torch.arange(4000) % 97)
-        batches = WindowSampler(text, context=8, batch_size=2, seed=0, node_id=me.node_id)
+        batches = WindowSampler(text, context=8, batch_size=2, seed=0)
         self.compute = compute
         self.trainer = Trainer(Transformer(shape, seed=0), batches, TRAINING, clock=SystemClock())
         fragments = self.trainer.fragments

@@ -15,7 +15,6 @@ from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.training.loss import next_token_loss, takes_targets
 from neuroswarm.training.optimizer import InnerOptimizer
 from neuroswarm.training.trainer import MAX_DROPPED_IN_A_ROW, Trainer
-from neuroswarm.values import NodeId
 
 CONFIG = TrainingConfig(lr=1e-2, warmup_steps=3, batch_size=4, context=16, dim=16, num_heads=2)
 SHAPE = TransformerConfig(dim=16, num_layers=2, num_heads=2, context=16)
@@ -38,9 +37,7 @@ class Noisy(nn.Module):
 
 
 def batches() -> WindowSampler:
-    return WindowSampler(
-        FlatTokens(TEXT), context=16, batch_size=4, seed=0, node_id=NodeId(b"n" * 20)
-    )
+    return WindowSampler(FlatTokens(TEXT), context=16, batch_size=4, seed=0)
 
 
 def trainer(model: nn.Module | None = None, config: TrainingConfig = CONFIG) -> Trainer:
