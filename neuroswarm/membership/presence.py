@@ -14,7 +14,7 @@ import enum
 import secrets
 from collections.abc import Callable
 
-from neuroswarm.wire.limits import INSTANCE_BYTES
+from neuroswarm.wire.limits import NAME_BYTES
 from neuroswarm.wire.messages import Heartbeat
 
 
@@ -33,7 +33,7 @@ class Finding(enum.Enum):
 
 def draw_instance() -> bytes:
     """A name that nobody can know before."""
-    return secrets.token_bytes(INSTANCE_BYTES)
+    return secrets.token_bytes(NAME_BYTES)
 
 
 class Presence:

@@ -273,6 +273,7 @@ class NodeCore(Service):
             history = History(state.round, state.digest)
         parts.reporter.tokens_before = parts.trainer.total.tokens
         parts.rounds.intake.history = history
+        parts.rounds.crowd.held_out.stand_on(state)
         if kept is None:
             parts.checkpointer.note_outer(state)
         else:
@@ -328,7 +329,13 @@ class NodeCore(Service):
         checkpointer = make_checkpointer(
             home, replica, recorder, reporter, cfg=config.checkpoint, clock=self._around.clock
         )
-        recorder.note_state = checkpointer.note_outer
+        figures = rounds.crowd.held_out
+
+        def note_state(state: OuterState) -> None:
+            figures.stand_on(state)
+            checkpointer.note_outer(state)
+
+        recorder.note_state, recorder.note_evaluated = note_state, figures.note_own
         recorder.put_away = Shelving(home.shelf, replica, rounds.intake).put_away
         save_before_leaving(membership.peers, cohort.swarm_id, checkpointer)
         watch_traffic(meter, carriers, membership, web, clock=clock)

@@ -19,6 +19,7 @@ from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.token_buckets import TokenBuckets
 from neuroswarm.node.voices import Voices
 from neuroswarm.rounds.electorate import Electorate
+from neuroswarm.rounds.held_out import HeldOutFigures
 from neuroswarm.rounds.history import History
 from neuroswarm.rounds.positions import Positions, Standing
 from neuroswarm.values import NodeId, PeerAddress
@@ -49,6 +50,7 @@ class Crowd:
         self.me = peers.me
         self.swarm_id = swarm_id
         self.positions = Positions()
+        self.held_out = HeldOutFigures(peers.me)
         self.voices = Voices(mute_after_s)
         self._claimed_at: dict[NodeId, float] = {}
         self._replays: TokenBuckets[NodeId] = TokenBuckets(per_s=REPLAYS_PER_S, burst=1.0)
@@ -87,13 +89,14 @@ class Crowd:
         return [peer for peer in everybody if peer.heartbeat.swarm_id != self.swarm_id]
 
     def update_positions(self) -> None:
-        """Take over the positions of the newest heartbeats."""
+        """Take over the positions and figures of the newest heartbeats."""
         live = self.live()
         self.voices.forget_all_but(peer.node_id for peer in live)
         self._claimed_at = {n: at for n, at in self._claimed_at.items() if self.is_known(n)}
         for peer in live:
             beat = peer.heartbeat
             self.positions.note_heartbeat(peer.node_id, beat.sequence, beat.round, beat.digest)
+            self.held_out.note(peer.node_id, beat.evaluated, beat.held_out_loss)
 
     def electorate(
         self,

@@ -78,6 +78,8 @@ class Recorder(Service):
         self._clock = clock
         self.note_state: Callable[[OuterState], None] = _ignore
         """Hears of every outer state that the node stands on; has it written."""
+        self.note_evaluated: Callable[[OuterState, float], None] = _pass_over
+        """Hears of the held-out loss of every state that was evaluated."""
         self.put_away: Callable[[], Awaitable[None]] = _keep
         """Moves what a finished round has left from the memory to the disk."""
         self._waiting: asyncio.Queue[_Work] = asyncio.Queue()
@@ -150,6 +152,7 @@ class Recorder(Service):
         loss = await self._replica.evaluate_state(work.state, self._eval_batches)
         known = loss if math.isfinite(loss) else None
         self._statistics.held_out_loss = known
+        self.note_evaluated(work.state, loss)
         await self._append({**work.event, "held_out_loss": known})
         if work.left is not None:
             await self._keep_left(work.left)
@@ -187,6 +190,10 @@ class Recorder(Service):
 
 
 def _ignore(_state: OuterState) -> None:
+    pass
+
+
+def _pass_over(_state: OuterState, _loss: float) -> None:
     pass
 
 

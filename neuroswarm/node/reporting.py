@@ -49,6 +49,7 @@ class Reporter:
         replica = parts.replica
         has_state = replica.has_state
         host, *other_hosts = self._reached_hosts()
+        evaluated, loss = parts.rounds.crowd.held_out.own or (b"", 0.0)
         return Heartbeat(
             swarm_id=parts.cohort.swarm_id,
             sequence=0,
@@ -69,6 +70,8 @@ class Reporter:
             digest=replica.state.digest if has_state else b"",
             tokens_per_s=self._tokens_per_s(),
             inner_steps=replica.inner_steps,
+            evaluated=evaluated,
+            held_out_loss=loss,
             reach=parts.membership.reach.reach,
             relays=parts.membership.relaying.lines.relays,
             # What is not to be given away is as good as in use.
@@ -143,6 +146,7 @@ class Reporter:
             "current_loss": parts.trainer.last_loss,
             "tokens_per_s": self._tokens_per_s(),
             **self.statistics.as_dict(),
+            "swarm_held_out": self._swarm_held_out(),
             **{k: v for k, v in self.measure().items() if k.startswith(("bytes", "util", "live"))},
             "traffic": parts.rounds.thrift.get_status(),
             "checkpoints": parts.checkpointer.get_status(),
@@ -168,6 +172,10 @@ class Reporter:
             "tracker_requests_refused": parts.membership.directory.num_refused,
             "rules": None if state is None else state.rules.model_dump(mode="json"),
         }
+
+    def _swarm_held_out(self) -> Mapping[str, float] | None:
+        found = self._parts.rounds.crowd.held_out.newest()
+        return None if found is None else found.as_dict()
 
     def progress(self) -> Mapping[str, object]:
         """How far the inner steps of the round in progress are."""

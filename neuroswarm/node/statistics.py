@@ -37,7 +37,7 @@ class Statistics:
     durable_round: int | None = None
     """Round of the newest outer state that is on this node's disk."""
     held_out_loss: float | None = None
-    """Of the newest evaluated outer state, nats per token."""
+    """Of the newest evaluated outer state on this node's part of the text, nats per token."""
     last_method: str = "none"
     """Rule that the last outer step applied."""
     last_set_size: int = 0

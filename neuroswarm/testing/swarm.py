@@ -33,6 +33,7 @@ from neuroswarm.testing.member import (
 )
 from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.tiny_workload import TinyModel, tiny_text
+from neuroswarm.training.trainer import Batches
 
 INNER_STEPS = 4
 DEADLINE_S = 40.0
@@ -76,6 +77,10 @@ def _grace_s(step_s: float) -> float:
     return max(MIN_GRACE_S, GRACE_STEPS * step_s)
 
 
+def _none(_name: str) -> None:
+    return None
+
+
 class Swarm:
     """Nodes on one in-memory network; everything is stopped on leaving it.
 
@@ -90,6 +95,7 @@ class Swarm:
         step_s: float = 0.0,
         width: int = 64,
         is_model_built_in: bool = False,
+        data: Callable[[str], Batches | None] = _none,
         **settings: dict[str, Any],
     ) -> None:
         """Start empty.
@@ -100,6 +106,7 @@ class Swarm:
             step_s: Least time of an inner step, seconds: longer rounds at no cost.
             width: Of the model; a contribution has about 24 bytes for each.
             is_model_built_in: Train the model of the settings instead of the tiny one.
+            data: What a member of a name trains on; None for the tiny text.
             settings: Sections to change, as `rounds={"settle_s": 0.1}`.
         """
         self.network = MemoryNetwork(seed)
@@ -111,6 +118,7 @@ class Swarm:
         self._width = width
         self._is_model_built_in = is_model_built_in
         usual = {**SETTINGS, "rounds": {**SETTINGS["rounds"], "min_grace_s": _grace_s(step_s)}}
+        self._data = data
         self._settings = {
             name: {**usual.get(name, {}), **settings.get(name, {})}
             for name in {**usual, **settings}
@@ -253,7 +261,7 @@ class Swarm:
             clock=clock or SystemClock(),
         )
         tiny = None if self._is_model_built_in else TinyModel(model_seed, width=self._width)
-        workload = Workload(tiny, tiny_text())
+        workload = Workload(tiny, self._data(name) or tiny_text())
         core = NodeCore(SwarmNodeConfig(**config), SwarmToken(bytes(32)), workload, surroundings)
         member = Member(
             name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s,

@@ -303,10 +303,9 @@ class Trainer:
 
     def _load_place(self, position: int, share: Mapping[str, int] | None, share_from: int) -> None:
         self._position, self._share, self._share_from = position, None, 0
-        if share is not None:
-            self.take_share(Share(**share))
-        if self._share is not None:
-            self._share_from = share_from
+        if share is not None and isinstance(self._batches, ShareAware):
+            self._share, self._share_from = Share(**share), share_from
+            self._batches.take_share(self._share)
 
 
 def _scalar(loss: Tensor) -> float:

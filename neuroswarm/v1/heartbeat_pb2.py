@@ -25,23 +25,23 @@ _sym_db = _symbol_database.Default()
 from neuroswarm.v1 import envelope_pb2 as neuroswarm_dot_v1_dot_envelope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dneuroswarm/v1/heartbeat.proto\x12\rneuroswarm.v1\x1a\x1cneuroswarm/v1/envelope.proto\"\xf4\x04\n\tHeartbeat\x12\x10\n\x08swarm_id\x18\x01 \x01(\x0c\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0c\n\x04time\x18\x03 \x01(\x01\x12\x0c\n\x04host\x18\x04 \x01(\t\x12\x11\n\tgrpc_port\x18\x05 \x01(\r\x12\x16\n\x0eheartbeat_port\x18\x06 \x01(\r\x12\x11\n\thttp_port\x18\x07 \x01(\r\x12\x10\n\x08protocol\x18\x08 \x01(\r\x12\x1b\n\x13\x61vailable_memory_mb\x18\t \x01(\x04\x12\x13\n\x0bqueue_depth\x18\n \x01(\r\x12\x16\n\x0e\x66irst_fragment\x18\x0b \x01(\r\x12\x15\n\rnum_fragments\x18\x0c \x01(\r\x12\x18\n\x10uses_accelerator\x18\r \x01(\x08\x12\x1a\n\x12network_saturation\x18\x0e \x01(\x02\x12\x13\n\x0bis_training\x18\x0f \x01(\x08\x12\x19\n\x11\x61\x63\x63\x65pts_inference\x18\x10 \x01(\x08\x12\x1b\n\x13\x61\x63\x63\x65pts_activations\x18\x11 \x01(\x08\x12\r\n\x05round\x18\x12 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x13 \x01(\x0c\x12\x14\n\x0ctokens_per_s\x18\x14 \x01(\x02\x12\x13\n\x0binner_steps\x18\x15 \x01(\x04\x12\x12\n\nis_leaving\x18\x16 \x01(\x08\x12\x10\n\x08instance\x18\x17 \x01(\x0c\x12\x0c\n\x04twin\x18\x18 \x01(\x0c\x12\x12\n\nis_settled\x18\x19 \x01(\x08\x12\x0e\n\x06relays\x18\x1e \x03(\x0c\x12*\n\x05reach\x18\x1f \x01(\x0e\x32\x1b.neuroswarm.v1.Reachability\x12\x13\n\x0bother_hosts\x18\" \x03(\t\x12\x10\n\x08\x64ht_port\x18( \x01(\r\"\x82\x01\n\x11HeartbeatDatagram\x12\"\n\x03own\x18\x01 \x01(\x0b\x32\x15.neuroswarm.v1.Signed\x12$\n\x05heard\x18\x02 \x03(\x0b\x32\x15.neuroswarm.v1.Signed\x12#\n\x05hears\x18\x03 \x01(\x0e\x32\x14.neuroswarm.v1.Hears\"4\n\x0eTrackerRequest\x12\"\n\x03own\x18\x01 \x01(\x0b\x32\x15.neuroswarm.v1.Signed\"K\n\x0cTrackerReply\x12$\n\x05peers\x18\x01 \x03(\x0b\x32\x15.neuroswarm.v1.Signed\x12\x15\n\robserved_host\x18\x02 \x01(\t*\\\n\x0cReachability\x12\x1c\n\x18REACHABILITY_UNSPECIFIED\x10\x00\x12\x15\n\x11REACHABILITY_OPEN\x10\x01\x12\x17\n\x13REACHABILITY_CLOSED\x10\x02*;\n\x05Hears\x12\x15\n\x11HEARS_UNSPECIFIED\x10\x00\x12\r\n\tHEARS_YES\x10\x01\x12\x0c\n\x08HEARS_NO\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dneuroswarm/v1/heartbeat.proto\x12\rneuroswarm.v1\x1a\x1cneuroswarm/v1/envelope.proto\"\x9e\x05\n\tHeartbeat\x12\x10\n\x08swarm_id\x18\x01 \x01(\x0c\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0c\n\x04time\x18\x03 \x01(\x01\x12\x0c\n\x04host\x18\x04 \x01(\t\x12\x11\n\tgrpc_port\x18\x05 \x01(\r\x12\x16\n\x0eheartbeat_port\x18\x06 \x01(\r\x12\x11\n\thttp_port\x18\x07 \x01(\r\x12\x10\n\x08protocol\x18\x08 \x01(\r\x12\x1b\n\x13\x61vailable_memory_mb\x18\t \x01(\x04\x12\x13\n\x0bqueue_depth\x18\n \x01(\r\x12\x16\n\x0e\x66irst_fragment\x18\x0b \x01(\r\x12\x15\n\rnum_fragments\x18\x0c \x01(\r\x12\x18\n\x10uses_accelerator\x18\r \x01(\x08\x12\x1a\n\x12network_saturation\x18\x0e \x01(\x02\x12\x13\n\x0bis_training\x18\x0f \x01(\x08\x12\x19\n\x11\x61\x63\x63\x65pts_inference\x18\x10 \x01(\x08\x12\x1b\n\x13\x61\x63\x63\x65pts_activations\x18\x11 \x01(\x08\x12\r\n\x05round\x18\x12 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x13 \x01(\x0c\x12\x14\n\x0ctokens_per_s\x18\x14 \x01(\x02\x12\x13\n\x0binner_steps\x18\x15 \x01(\x04\x12\x12\n\nis_leaving\x18\x16 \x01(\x08\x12\x10\n\x08instance\x18\x17 \x01(\x0c\x12\x0c\n\x04twin\x18\x18 \x01(\x0c\x12\x12\n\nis_settled\x18\x19 \x01(\x08\x12\x0e\n\x06relays\x18\x1e \x03(\x0c\x12*\n\x05reach\x18\x1f \x01(\x0e\x32\x1b.neuroswarm.v1.Reachability\x12\x13\n\x0bother_hosts\x18\" \x03(\t\x12\x10\n\x08\x64ht_port\x18( \x01(\r\x12\x11\n\tevaluated\x18, \x01(\x0c\x12\x15\n\rheld_out_loss\x18- \x01(\x02\"\x82\x01\n\x11HeartbeatDatagram\x12\"\n\x03own\x18\x01 \x01(\x0b\x32\x15.neuroswarm.v1.Signed\x12$\n\x05heard\x18\x02 \x03(\x0b\x32\x15.neuroswarm.v1.Signed\x12#\n\x05hears\x18\x03 \x01(\x0e\x32\x14.neuroswarm.v1.Hears\"4\n\x0eTrackerRequest\x12\"\n\x03own\x18\x01 \x01(\x0b\x32\x15.neuroswarm.v1.Signed\"K\n\x0cTrackerReply\x12$\n\x05peers\x18\x01 \x03(\x0b\x32\x15.neuroswarm.v1.Signed\x12\x15\n\robserved_host\x18\x02 \x01(\t*\\\n\x0cReachability\x12\x1c\n\x18REACHABILITY_UNSPECIFIED\x10\x00\x12\x15\n\x11REACHABILITY_OPEN\x10\x01\x12\x17\n\x13REACHABILITY_CLOSED\x10\x02*;\n\x05Hears\x12\x15\n\x11HEARS_UNSPECIFIED\x10\x00\x12\r\n\tHEARS_YES\x10\x01\x12\x0c\n\x08HEARS_NO\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'neuroswarm.v1.heartbeat_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REACHABILITY']._serialized_start=973
-  _globals['_REACHABILITY']._serialized_end=1065
-  _globals['_HEARS']._serialized_start=1067
-  _globals['_HEARS']._serialized_end=1126
+  _globals['_REACHABILITY']._serialized_start=1015
+  _globals['_REACHABILITY']._serialized_end=1107
+  _globals['_HEARS']._serialized_start=1109
+  _globals['_HEARS']._serialized_end=1168
   _globals['_HEARTBEAT']._serialized_start=79
-  _globals['_HEARTBEAT']._serialized_end=707
-  _globals['_HEARTBEATDATAGRAM']._serialized_start=710
-  _globals['_HEARTBEATDATAGRAM']._serialized_end=840
-  _globals['_TRACKERREQUEST']._serialized_start=842
-  _globals['_TRACKERREQUEST']._serialized_end=894
-  _globals['_TRACKERREPLY']._serialized_start=896
-  _globals['_TRACKERREPLY']._serialized_end=971
+  _globals['_HEARTBEAT']._serialized_end=749
+  _globals['_HEARTBEATDATAGRAM']._serialized_start=752
+  _globals['_HEARTBEATDATAGRAM']._serialized_end=882
+  _globals['_TRACKERREQUEST']._serialized_start=884
+  _globals['_TRACKERREQUEST']._serialized_end=936
+  _globals['_TRACKERREPLY']._serialized_start=938
+  _globals['_TRACKERREPLY']._serialized_end=1013
 # @@protoc_insertion_point(module_scope)

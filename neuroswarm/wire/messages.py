@@ -209,6 +209,10 @@ class Heartbeat:
     reach: Reach = Reach.UNKNOWN
     other_hosts: tuple[str, ...] = ()
     """Where it is reached too, best first; at most 3, with 253 characters together."""
+    evaluated: bytes = b""
+    """Name of the newest outer state that it evaluated, 8 bytes; or empty."""
+    held_out_loss: float = 0.0
+    """Of that state on its part of the held-out text, nats per token, 0 to 1000."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -326,9 +330,11 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
         check_hash("swarm id", m.swarm_id)
     if m.digest:
         check_hash("digest", m.digest)
-    for name in ("instance", "twin"):
-        if len(getattr(m, name)) not in (0, limits.INSTANCE_BYTES):
+    for name in ("instance", "twin", "evaluated"):
+        if len(getattr(m, name)) not in (0, limits.NAME_BYTES):
             raise SchemaMismatch(f"{name}: {len(getattr(m, name))} bytes")
+    if not 0.0 <= m.held_out_loss <= limits.MAX_LOSS_NATS:
+        raise SchemaMismatch(f"held-out loss: {m.held_out_loss:g} (0 to {limits.MAX_LOSS_NATS:g})")
     check_text("host", m.host, limits.MAX_HOST_CHARS)
     check_count("other hosts", len(m.other_hosts), limits.MAX_HOSTS - 1)
     check_count("their characters", sum(map(len, m.other_hosts)), limits.MAX_HOST_CHARS)

@@ -230,6 +230,8 @@ class Liar:
             round=self.scene.round,
             digest=self.scene.digest,
             tokens_per_s=1000,
+            evaluated=self.scene.digest[:8],
+            held_out_loss=self.rng.choice((0.0, 2.5, 1000.0)),
         )
 
 

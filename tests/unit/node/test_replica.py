@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
-from lone_parts import lone_parts
+import torch
+from lone_parts import LoneParts, lone_parts
 
+from neuroswarm.data.share import Share, share_of
+from neuroswarm.diloco import applied
 from neuroswarm.diloco.outer import advance
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.node.replica import Replica
+from neuroswarm.values import NodeId
 
 
 class Meddling(bytes):
@@ -51,3 +56,67 @@ async def test_so_many_states_are_retained_newest_first():
         assert [state.round for state in held] == [6, 5, 4, 3], "what was given out stays"
         assert parts.replica.find_state(held[0].digest) is held[0]
         assert parts.replica.find_state(parts.genesis.digest) is None
+
+
+OTHERS = (NodeId(b"\0" * 20), NodeId(b"\xff" * 20))
+
+
+def with_members(state: OuterState, *members: NodeId) -> OuterState:
+    """The state, as if these had been agreed in the round before it."""
+    table = applied.add({}, state.round - 1, [(member, bytes(32)) for member in members])
+    return dataclasses.replace(state, applied=table)
+
+
+def place(parts: LoneParts) -> tuple[Share, int]:
+    """The share that the trainer reads, and the number of its next batch in it."""
+    counters = parts.trainer.inner_state()[1]
+    return Share(**counters["share"]), counters["position"] - counters["share_from"]
+
+
+async def test_a_node_reads_the_share_of_the_state_that_it_stands_on():
+    async with lone_parts() as parts:
+        me, replica = parts.me.node_id, parts.replica
+        assert place(parts) == (share_of(0, (), me), 0)
+        await parts.compute.run(parts.trainer.step)
+        first = with_members(next_state(replica.state), me, *OTHERS)
+        await replica.move(first)
+        assert place(parts) == (Share(1, 1, 4), 0)
+        await parts.compute.run(parts.trainer.step)
+        await parts.compute.run(parts.trainer.step)
+        assert place(parts) == (Share(1, 1, 4), 2)
+        elsewhere = with_members(next_state(parts.genesis), OTHERS[1])
+        await replica.move(elsewhere)
+        assert place(parts) == (share_of(1, (OTHERS[1],), me), 0), "of another lineage"
+        await replica.move(first)
+        assert place(parts) == (Share(1, 1, 4), 0)
+
+
+async def test_a_snapshot_in_the_middle_of_a_round_brings_back_the_place_in_the_share():
+    async with lone_parts() as parts, lone_parts() as other:
+        me = parts.me.node_id
+        await parts.replica.move(with_members(next_state(parts.genesis), me, OTHERS[0]))
+        for _ in range(3):
+            await parts.compute.run(parts.trainer.step)
+        snapshot = await parts.replica.snapshot()
+        await other.replica.restore(snapshot, has_published=False)
+        assert place(other) == place(parts) == (Share(1, 1, 3), 3)
+        for each in (parts, other):
+            await each.compute.run(each.trainer.step)
+        pairs = zip(parts.trainer.local(), other.trainer.local(), strict=True)
+        assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
+        newer = next_state(snapshot.outer)
+        await other.replica.move(newer)
+        assert place(other)[0].round == 2
+        assert place(other)[1] == 0
+
+
+async def test_each_member_evaluates_a_part_of_its_own():
+    async with lone_parts() as parts:
+        me = parts.me.node_id
+        states = [
+            with_members(next_state(parts.genesis), me, *others)
+            for others in ((), OTHERS[:1], OTHERS[1:])
+        ]
+        losses = [await parts.replica.evaluate_state(state, 2) for state in states]
+        assert len(set(losses)) == 3, "the same parameters on different parts"
+        assert losses[0] == await parts.replica.evaluate_state(states[0], 2)

@@ -8,7 +8,8 @@ from torch.nn import functional as F
 
 from neuroswarm.clock import SystemClock
 from neuroswarm.config.sections import TrainingConfig
-from neuroswarm.data.sampler import WindowSampler
+from neuroswarm.data.sampler import Batch, WindowSampler
+from neuroswarm.data.share import Share
 from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.errors import CheckpointError, ComputeError, NonFiniteLoss
 from neuroswarm.models.transformer import Transformer, TransformerConfig
@@ -101,6 +102,127 @@ def test_a_resumed_trainer_without_the_optimiser_state_differs():
     whole.step()
     resumed.step()
     assert not equal(resumed, whole)
+
+
+class Noted:
+    """The sampler's batches, with notes of what was asked of them; knows shares or not."""
+
+    def __init__(self) -> None:
+        self.sampler = batches()
+        self.asked: list[object] = []
+
+    def train(self, index: int) -> Batch:
+        self.asked.append(index)
+        return self.sampler.train(index)
+
+    def held_out(self, index: int, num_batches: int) -> Batch:
+        self.asked.append("all")
+        return self.sampler.held_out(index, num_batches)
+
+
+class NotedShares(Noted):
+    def take_share(self, share: Share) -> None:
+        self.asked.append(share)
+        self.sampler.take_share(share)
+
+    def held_out_of(self, share: Share, index: int, num_batches: int) -> Batch:
+        self.asked.append((share, index))
+        return self.sampler.held_out_of(share, index, num_batches)
+
+
+def trainer_of(data: Noted) -> Trainer:
+    return Trainer(Transformer(SHAPE), data, CONFIG, clock=SystemClock())
+
+
+FIRST, SECOND = Share(4, 1, 3), Share(5, 0, 3)
+
+
+def test_the_numbers_of_batches_begin_anew_with_every_share():
+    data = NotedShares()
+    trained = trainer_of(data)
+    trained.step()
+    for share in (FIRST, FIRST, SECOND, FIRST):
+        trained.take_share(share)
+        trained.step()
+        trained.step()
+    assert data.asked == [0, FIRST, 0, 1, 2, 3, SECOND, 0, 1, FIRST, 0, 1]
+
+
+def test_data_that_knows_no_shares_goes_on_through_all_of_them():
+    data = Noted()
+    trained = trainer_of(data)
+    for share in (FIRST, SECOND):
+        trained.take_share(share)
+        trained.step()
+        trained.step()
+    trained.evaluate(None, 1, FIRST)
+    assert data.asked == [0, 1, 2, 3, "all"]
+    resumed = trainer_of(data)
+    resumed.load_inner_state(*trained.inner_state())
+    resumed.step()
+    assert data.asked[-1] == 4
+
+
+def test_the_held_out_part_of_a_share_is_evaluated_and_nothing_else_changes():
+    data = NotedShares()
+    trained = trainer_of(data)
+    trained.take_share(FIRST)
+    of_second, of_first = trained.evaluate(None, 2, SECOND), trained.evaluate(None, 2, FIRST)
+    assert of_second != of_first
+    trained.evaluate(None, 1)
+    trained.step()
+    assert data.asked == [
+        FIRST, (SECOND, 0), (SECOND, 1), (FIRST, 0), (FIRST, 1), "all", 0
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("num_steps", [0, 3], ids=["at once", "in the middle of the share"])
+def test_a_trainer_resumed_within_a_share_reads_the_same_windows_on(num_steps: int):
+    whole, data = trainer(), NotedShares()
+    whole.step()
+    whole.take_share(FIRST)
+    for _ in range(num_steps):
+        whole.step()
+    local, (tensors, counters) = whole.local(), whole.inner_state()
+    counters = json.loads(json.dumps(counters))
+    resumed = trainer_of(data)
+    resumed.take_share(SECOND)
+    resumed.step()
+    resumed.load(local)
+    resumed.load_inner_state(tensors, counters)
+    resumed.take_share(FIRST)  # as a node does that stands on the same state
+    for each in (whole, resumed):
+        for _ in range(3):
+            each.step()
+    assert data.asked[-4:] == [FIRST, num_steps, num_steps + 1, num_steps + 2]
+    assert equal(resumed, whole)
+    for each in (whole, resumed):
+        each.take_share(SECOND)
+        each.step()
+    assert equal(resumed, whole)
+
+
+def test_a_checkpoint_of_data_that_knew_no_shares_goes_on_with_data_that_does():
+    plain = trainer_of(Noted())
+    for _ in range(3):
+        plain.step()
+    data = NotedShares()
+    resumed = trainer_of(data)
+    resumed.load_inner_state(*plain.inner_state())
+    resumed.take_share(FIRST)
+    resumed.step()
+    assert data.asked == [FIRST, 0]
+    plain.load_inner_state(*resumed.inner_state())
+    plain.step()
+    assert plain._batches.asked[-1] == 4, "and back: the number of all batches"
+
+
+def test_a_share_out_of_range_in_a_checkpoint_is_refused():
+    source = trainer()
+    source.take_share(FIRST)
+    tensors, counters = source.inner_state()
+    with pytest.raises(CheckpointError, match="needs a round"):
+        source.load_inner_state(tensors, {**counters, "share": {"round": 1, "slot": 9}})
 
 
 def test_state_that_was_handed_out_does_not_change_with_the_trainer():

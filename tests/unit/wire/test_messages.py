@@ -66,6 +66,8 @@ HEARTBEAT = Heartbeat(
     instance=b"instance",
     twin=b"thetwin!",
     is_settled=True,
+    evaluated=b"thestate",
+    held_out_loss=2.5,
 )
 BALLOT = Ballot(HASH, 41, bytes(32), (bytes([1]) * 32, bytes([2]) * 32))
 CONFIRM = Confirm(HASH, 41, bytes(32), (bytes([1]) * 32, bytes([2]) * 32))
@@ -320,6 +322,23 @@ def test_heartbeat_with_half_a_hash_is_refused(field: str):
         messages.decode_heartbeat(change(HEARTBEAT, **{field: bytes(16)}))
 
 
+@pytest.mark.parametrize("loss", [-0.001, -0.5, 1000.1, math.nan, math.inf, -math.inf], ids=str)
+def test_held_out_loss_is_in_its_range(loss: float):
+    for legal in (0.0, limits.MAX_LOSS_NATS):
+        body = dataclasses.replace(HEARTBEAT, held_out_loss=legal)
+        assert messages.decode_heartbeat(body.encode()) == body
+    with pytest.raises(SchemaMismatch, match="held-out loss"):
+        messages.decode_heartbeat(change(HEARTBEAT, held_out_loss=loss))
+
+
+@pytest.mark.parametrize("size", [1, 7, 9, 32])
+def test_name_of_the_evaluated_state_has_its_length_or_none(size: int):
+    body = dataclasses.replace(HEARTBEAT, evaluated=b"", held_out_loss=0.0)
+    assert messages.decode_heartbeat(body.encode()) == body
+    with pytest.raises(SchemaMismatch, match=f"evaluated: {size} bytes"):
+        messages.decode_heartbeat(change(HEARTBEAT, evaluated=bytes(size)))
+
+
 def test_hosted_fragments_end_within_the_architecture():
     last = limits.MAX_FRAGMENTS - 1
     body = dataclasses.replace(HEARTBEAT, first_fragment=last, num_fragments=1)
@@ -442,6 +461,10 @@ def test_heartbeat_bytes_on_the_wire_never_change():
         + "c20108"
         + b"thetwin!".hex()
         + "c80101"
+        + "e20208"
+        + b"thestate".hex()
+        + "ed02"
+        + struct.pack("<f", 2.5).hex()
     )
     assert HEARTBEAT.encode().hex() == golden
     assert heartbeat_pb2.Heartbeat.FromString(bytes.fromhex(golden)).sequence == 7
