@@ -322,9 +322,10 @@ class TrainingConfig(Section):
     num_heads: int | None = Field(default=None, ge=1)
     """Heads of each block. Unset: 4 in a `transformer`, one for each 64 of `dim` in `rwkv7`."""
     seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of the swarm: initial parameters of a new swarm, and who reads which text."""
+    """Seed of the swarm: initial parameters of a new swarm, and who reads which text; alike at all
+    members, or they read the same windows now and then."""
     eval_batches: int = Field(default=8, ge=1)
-    """Batches of held-out text behind each loss in `/status`."""
+    """Batches of held-out text that each node measures after a round, its part of the swarm's."""
 
     @property
     def heads(self) -> int:

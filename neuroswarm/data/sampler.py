@@ -18,7 +18,6 @@ from neuroswarm.data.grid import Grid, Part, Starts
 from neuroswarm.data.share import OFFSET_RANGE, Share
 from neuroswarm.data.shuffle import Shuffle
 from neuroswarm.data.tokens import Tokens
-from neuroswarm.errors import DataError
 
 Batch = tuple[Tensor, Tensor]
 """Inputs and targets, each int64 [B, T]; targets are the inputs one token later."""
@@ -63,8 +62,8 @@ class WindowSampler:
 
     With fewer windows than slots, several slots read the same one.
 
-    A window's slot depends on all ranges of `tokens.split`, whether their tokens are here or
-    not. Where only some are here (`tokens.held`), a node reads its slot's windows in those; where
+    A window's slot depends on the whole text (`tokens.layout`), whether it is here or not. Where
+    only some ranges are here (`tokens.split`), a node reads its slot's windows in those; where
     its slot has none there, it reads whatever is there.
 
     Held-out windows are spread evenly over the held-out ranges that are here.
@@ -89,7 +88,9 @@ class WindowSampler:
         self._batch_size = batch_size
         self._seed = seed
         self.split = tokens.split(context + 1)
-        self._grid = Grid(self.split.train, context)
+        self._held_out = Starts(self.split.held_out, context + 1)
+        self._grid = Grid(tokens.layout(context + 1).train, context)
+        self._spans = self._grid.spans(self.split.train)
         self.take_share(Share())
 
     @property
@@ -98,24 +99,17 @@ class WindowSampler:
         return self._part.count
 
     def take_share(self, share: Share) -> None:
-        """Read this share from now on, of the ranges that are here now."""
+        """Read this share from now on; `train(0)` is its first batch."""
         self._share = share
         self._key = _hash(struct.pack("<QQ", self._seed, share.round), b"round")
         slots = min(share.num_slots, self._grid.count)
         slot = (share.slot + int.from_bytes(self._key[:8], "little")) % share.num_slots % slots
-        spans = self._grid.spans(self._tokens.held(self.split.train))
-        part = Part(spans, slot, slots)
-        self._part = part if part.count else Part(spans, 0, 1)
+        part = Part(self._spans, slot, slots)
+        self._part = part if part.count else Part(self._spans, 0, 1)
         self._lap: _Lap | None = None
 
     def train(self, index: int) -> Batch:
-        """Batch number `index` (from 0) of the share's training windows.
-
-        Raises:
-            DataError: none of the text to train on is here.
-        """
-        if not self._part.count:
-            raise DataError("none of the text to train on is here: wait until some was fetched")
+        """Batch number `index` (from 0) of the share's training windows."""
         first = index * self._batch_size
         return self._windows([self._start(k) for k in range(first, first + self._batch_size)])
 
@@ -127,13 +121,8 @@ class WindowSampler:
         """Batch `index` of a share's `num_batches`, which cover the held-out text evenly.
 
         The windows of all slots together do so too, and differ as far as the text has so many.
-
-        Raises:
-            DataError: none of the held-out text is here.
         """
-        starts = Starts(self._tokens.held(self.split.held_out), self._context + 1)
-        if not starts.count:
-            raise DataError("none of the held-out text is here: wait until some was fetched")
+        starts = self._held_out
         total = num_batches * self._batch_size * share.num_slots
         first = index * self._batch_size
         numbers = range(first, first + self._batch_size)

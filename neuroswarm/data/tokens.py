@@ -44,23 +44,25 @@ class Tokens(Protocol):
         ...
 
     def split(self, window: int) -> Split:
-        """Ranges to train on and to hold out, each at least one window long.
+        """Ranges to train on and to hold out that are held here, each at least one window long.
+
+        They stay the same: where more is held later, that is another object.
 
         Raises:
             DataError: there is not one window of each.
         """
         ...
 
-    def held(self, ranges: Ranges) -> Ranges:
-        """Those of some ranges of `split` whose tokens can be read here, in the same order.
+    def layout(self, window: int) -> Split:
+        """As `split`, of the whole text: the same at every node, whatever is held there.
 
-        `split` is that of the whole text, the same for all nodes. A range that is named here must
-        stay readable until it is asked again, as it is when a round begins.
+        Raises:
+            DataError: the whole text has not one window of each.
         """
         ...
 
     def windows(self, starts: Sequence[int], length: int) -> Tensor:
-        """Windows that begin at these positions, each within a range held: int64 [B, T]."""
+        """Windows that begin at these positions, each within a range of `split`: int64 [B, T]."""
         ...
 
 
@@ -88,9 +90,9 @@ class FlatTokens:
         """As `split_tokens`."""
         return split_tokens(self.num_tokens, window)
 
-    def held(self, ranges: Ranges) -> Ranges:
-        """All of them."""
-        return ranges
+    def layout(self, window: int) -> Split:
+        """The same: all of it is here."""
+        return self.split(window)
 
     def windows(self, starts: Sequence[int], length: int) -> Tensor:
         """Windows that begin at these positions: int64 [B, T]."""
@@ -132,9 +134,9 @@ class ShardTokens:
                 )
         return Split(*found)
 
-    def held(self, ranges: Ranges) -> Ranges:
-        """All of them."""
-        return ranges
+    def layout(self, window: int) -> Split:
+        """The same: all of it is here."""
+        return self.split(window)
 
     def windows(self, starts: Sequence[int], length: int) -> Tensor:
         """Windows that begin at these positions: int64 [B, T]."""

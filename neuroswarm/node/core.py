@@ -329,13 +329,8 @@ class NodeCore(Service):
         checkpointer = make_checkpointer(
             home, replica, recorder, reporter, cfg=config.checkpoint, clock=self._around.clock
         )
-        figures = rounds.crowd.held_out
-
-        def note_state(state: OuterState) -> None:
-            figures.stand_on(state)
-            checkpointer.note_outer(state)
-
-        recorder.note_state, recorder.note_evaluated = note_state, figures.note_own
+        recorder.note_state = checkpointer.note_outer
+        recorder.held_out = rounds.crowd.held_out  # where the peers' figures go
         recorder.put_away = Shelving(home.shelf, replica, rounds.intake).put_away
         save_before_leaving(membership.peers, cohort.swarm_id, checkpointer)
         watch_traffic(meter, carriers, membership, web, clock=clock)

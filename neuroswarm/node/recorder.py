@@ -23,6 +23,7 @@ from neuroswarm.errors import CheckpointError
 from neuroswarm.node.committing import Commit
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.statistics import Statistics, count_foreign
+from neuroswarm.rounds.held_out import HeldOutFigures
 from neuroswarm.service import Service
 from neuroswarm.values import NodeId, short
 
@@ -76,10 +77,10 @@ class Recorder(Service):
         self._sinks = sinks
         self._eval_batches = eval_batches
         self._clock = clock
+        self.held_out = HeldOutFigures(statistics.me)
+        """Figures of the states stood on."""
         self.note_state: Callable[[OuterState], None] = _ignore
         """Hears of every outer state that the node stands on; has it written."""
-        self.note_evaluated: Callable[[OuterState, float], None] = _pass_over
-        """Hears of the held-out loss of every state that was evaluated."""
         self.put_away: Callable[[], Awaitable[None]] = _keep
         """Moves what a finished round has left from the memory to the disk."""
         self._waiting: asyncio.Queue[_Work] = asyncio.Queue()
@@ -105,6 +106,7 @@ class Recorder(Service):
         applied_at = self._clock.wall()
         self._sinks.announce()
         self.note_state(commit.state)
+        self.held_out.stand_on(commit.state)
         event = {**self._describe(commit, applied_at), **self._sinks.measure()}
         work = _Work(commit.state, commit.left if commit.is_repair else None, event)
         self._statistics.note(commit)
@@ -152,7 +154,7 @@ class Recorder(Service):
         loss = await self._replica.evaluate_state(work.state, self._eval_batches)
         known = loss if math.isfinite(loss) else None
         self._statistics.held_out_loss = known
-        self.note_evaluated(work.state, loss)
+        self.held_out.note_own(work.state, loss)
         await self._append({**work.event, "held_out_loss": known})
         if work.left is not None:
             await self._keep_left(work.left)
@@ -190,10 +192,6 @@ class Recorder(Service):
 
 
 def _ignore(_state: OuterState) -> None:
-    pass
-
-
-def _pass_over(_state: OuterState, _loss: float) -> None:
     pass
 
 
