@@ -133,15 +133,17 @@ class Trainer:
         self._share: Share | None = None
         self._share_from = 0
         """Position at which the batches of the share begin; 0 if the data knows no shares."""
+        self._told: Share | None = None
+        """The share that the data was told last."""
         self._dropped_in_a_row = 0
 
     def take_share(self, share: Share) -> None:
         """Read this part of the data from now on, from its beginning if it is another one.
 
-        Nothing changes for data that knows no shares.
+        Nothing changes for data that knows no shares. The others are told before the next step,
+        so that what they raise is an error of that step.
         """
         if share != self._share and isinstance(self._batches, ShareAware):
-            self._batches.take_share(share)
             self._share, self._share_from = share, self._position
 
     def step(self) -> StepReport:
@@ -155,7 +157,7 @@ class Trainer:
             ComputeError: the model returned something that is no loss.
         """
         began = self._clock.monotonic()
-        inputs, targets = self._on_device(self._batches.train(self._position - self._share_from))
+        inputs, targets = self._on_device(self._read())
         with _seeded(self._seed, self._position):
             loss = self._loss_fn(self._model, inputs, targets)
             value = _scalar(loss)
@@ -256,6 +258,13 @@ class Trainer:
         for name, buffer in buffers.items():
             buffer.copy_(given[name])
 
+    def _read(self) -> Batch:
+        share = self._share
+        if share is not None and share != self._told and isinstance(self._batches, ShareAware):
+            self._batches.take_share(share)
+            self._told = share
+        return self._batches.train(self._position - self._share_from)
+
     def _differentiate(self, loss: Tensor) -> bool:
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -305,7 +314,6 @@ class Trainer:
         self._position, self._share, self._share_from = position, None, 0
         if share is not None and isinstance(self._batches, ShareAware):
             self._share, self._share_from = Share(**share), share_from
-            self._batches.take_share(self._share)
 
 
 def _scalar(loss: Tensor) -> float:

@@ -11,7 +11,7 @@ from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.data.sampler import Batch, WindowSampler
 from neuroswarm.data.share import Share
 from neuroswarm.data.tokens import FlatTokens
-from neuroswarm.errors import CheckpointError, ComputeError, NonFiniteLoss
+from neuroswarm.errors import CheckpointError, ComputeError, DataError, NonFiniteLoss
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.training.loss import next_token_loss, takes_targets
 from neuroswarm.training.optimizer import InnerOptimizer
@@ -172,7 +172,7 @@ def test_the_held_out_part_of_a_share_is_evaluated_and_nothing_else_changes():
     trained.evaluate(None, 1)
     trained.step()
     assert data.asked == [
-        FIRST, (SECOND, 0), (SECOND, 1), (FIRST, 0), (FIRST, 1), "all", 0
+        (SECOND, 0), (SECOND, 1), (FIRST, 0), (FIRST, 1), "all", FIRST, 0
     ]  # fmt: skip
 
 
@@ -215,6 +215,19 @@ def test_a_checkpoint_of_data_that_knew_no_shares_goes_on_with_data_that_does():
     plain.load_inner_state(*resumed.inner_state())
     plain.step()
     assert plain._batches.asked[-1] == 4, "and back: the number of all batches"
+
+
+def test_what_data_raises_as_it_takes_a_share_is_an_error_of_the_next_step():
+    class Broken(NotedShares):
+        def take_share(self, share: Share) -> None:
+            raise DataError("shelf is empty")
+
+    trained = trainer_of(Broken())
+    trained.step()
+    trained.take_share(FIRST)
+    for _ in range(2):
+        with pytest.raises(DataError, match="shelf is empty"):
+            trained.step()
 
 
 def test_a_share_out_of_range_in_a_checkpoint_is_refused():
