@@ -10,7 +10,10 @@ import math
 import struct
 
 NUM_STEPS = 6
-"""Feistel steps; four make the order pseudo-random (Luby and Rackoff 1988)."""
+"""Feistel steps, an even number."""
+
+_MASK = 2**64 - 1
+_SUBKEYS = struct.Struct(f"<{NUM_STEPS}Q")
 
 
 class Shuffle:
@@ -23,19 +26,21 @@ class Shuffle:
     Raises:
         ValueError: `size` is out of range.
 
-    Cost: no memory; about 6 hashes a number (13 microseconds on one core of a small machine).
+    Cost: no memory; 7 microseconds a number on one core of a small machine.
 
     Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains", section 5, the
-        generalized Feistel network over a * b >= size with cycle walking.
-        Differs: six steps instead of three; keyed BLAKE2b as the round function. Nothing depends
-        on its secrecy: who reads what is public.
+        generalized Feistel network over a * b >= size with cycle walking; the round function is
+        the finalizer of SplitMix64 (Steele, Lea and Flood 2014, figure 16) on half and subkey.
+        Differs: six steps instead of three, as the round function is statistically random only.
+        No cipher is needed: who reads what is public.
     """
 
     def __init__(self, size: int, key: bytes) -> None:
         if not 1 <= size <= 2**63:
             raise ValueError(f"size out of range: {size} (1 to 2**63)")
         self.size = size
-        self._key = key
+        drawn = hashlib.blake2b(b"shuffle", digest_size=_SUBKEYS.size, key=key).digest()
+        self._subkeys = _SUBKEYS.unpack(drawn)
         self._left = math.isqrt(size - 1) + 1
         self._right = -(-size // self._left)
 
@@ -49,14 +54,15 @@ class Shuffle:
                 return number
 
     def _step_all(self, number: int) -> int:
-        left, right = number % self._left, number // self._left
-        for step in range(0, NUM_STEPS, 2):
-            left = (left + self._draw(step, right)) % self._left
-            right = (right + self._draw(step + 1, left)) % self._right
+        right, left = divmod(number, self._left)
+        subkeys = iter(self._subkeys)
+        for first, second in zip(subkeys, subkeys, strict=True):
+            left = (left + _mix(right ^ first)) % self._left
+            right = (right + _mix(left ^ second)) % self._right
         return left + self._left * right
 
-    def _draw(self, step: int, half: int) -> int:
-        data = struct.pack("<BQ", step, half)
-        return int.from_bytes(
-            hashlib.blake2b(data, digest_size=8, key=self._key).digest(), "little"
-        )
+
+def _mix(x: int) -> int:
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & _MASK
+    return x ^ x >> 31
