@@ -73,7 +73,11 @@ def fit_trainer(
     budget = _budget_on(device, footprint.budget_bytes)
     if budget is None or not trainer.has_data():
         return
-    num_windows, window_bytes = trainer.measure_window()
+    try:
+        num_windows, window_bytes = trainer.measure_window()
+    except RuntimeError as error:
+        logger.debug("not measured, the first step will say why: %s", error)
+        return
     piece = choose_piece(num_windows, window_bytes, replace(footprint, budget_bytes=budget))
     if piece is not None:
         trainer.batching.piece = piece

@@ -256,6 +256,7 @@ class ShardCrew(Service):
             return
         except DataError as error:
             self.on_disk_failure(error)
+            await self._clock.sleep(LOOK_S)
             return
         self._pool.gave(donor, self.bytes_fetched - before, self._clock.monotonic() - began_at)
         sources = self._sources.pop(index)
@@ -322,17 +323,19 @@ class ShardCrew(Service):
         )
         buffer = bytearray()
         try:
-            async with aclosing(read_range(stream, donor.node_id, end - at)) as parts:
-                async for data in parts:
-                    donor.bytes_given += len(data)
-                    self.bytes_fetched += len(data)
-                    self._note(len(data))
-                    self._sources[shard.index].add(donor.node_id)
-                    buffer += data
-                    if len(buffer) >= BUFFER_BYTES:
-                        at = await self._write(shard.index, at, buffer)
-        finally:
-            at = await self._write(shard.index, at, buffer)
+            try:
+                async with aclosing(read_range(stream, donor.node_id, end - at)) as parts:
+                    async for data in parts:
+                        donor.bytes_given += len(data)
+                        self.bytes_fetched += len(data)
+                        self._note(len(data))
+                        self._sources[shard.index].add(donor.node_id)
+                        buffer += data
+                        if len(buffer) >= BUFFER_BYTES:
+                            at = await self._write(shard.index, at, buffer)
+            finally:
+                at = await self._write(shard.index, at, buffer)
+        finally:  # also where the disk refuses: the donor has places for a few only
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
         if at < end:

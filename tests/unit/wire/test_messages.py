@@ -16,7 +16,7 @@ from neuroswarm.errors import MessageTooLarge, PeerError, SchemaMismatch
 from neuroswarm.hardware.device_class import DeviceClass
 from neuroswarm.v1 import heartbeat_pb2, rounds_pb2
 from neuroswarm.values import Endpoint
-from neuroswarm.wire import limits, messages
+from neuroswarm.wire import heartbeats, limits, messages
 from neuroswarm.wire.heartbeats import Heartbeat
 from neuroswarm.wire.messages import Ballot, Confirm, Contribution, FragmentPayload, Ready, Skip
 
@@ -74,7 +74,7 @@ DECODERS: list[tuple[Body, Callable[[bytes], Body]]] = [
     (READY, messages.decode_ready),
     (BALLOT, messages.decode_ballot),
     (CONFIRM, messages.decode_confirm),
-    (HEARTBEAT, messages.decode_heartbeat),
+    (HEARTBEAT, heartbeats.decode_heartbeat),
 ]
 IDS = [type(body).__name__ for body, _ in DECODERS]
 decoders = pytest.mark.parametrize(("body", "decode"), DECODERS, ids=IDS)
@@ -99,14 +99,14 @@ def test_body_survives_the_wire(body: Body, decode: Callable[[bytes], Body]):
 @pytest.mark.parametrize("device_class", [None, *DeviceClass])
 def test_a_heartbeat_tells_of_its_machine(device_class: DeviceClass | None):
     body = change(HEARTBEAT, device_class=device_class, start_step_s=1.5)
-    heartbeat = messages.decode_heartbeat(body)
+    heartbeat = heartbeats.decode_heartbeat(body)
     assert (heartbeat.device_class, heartbeat.start_step_s) == (device_class, 1.5)
 
 
 def test_a_machine_of_a_later_version_is_of_no_class():
     later = heartbeat_pb2.Heartbeat.FromString(HEARTBEAT.encode())
     later.device_class = 77  # type: ignore[assignment]
-    assert messages.decode_heartbeat(later.SerializeToString()).device_class is None
+    assert heartbeats.decode_heartbeat(later.SerializeToString()).device_class is None
 
 
 @decoders
@@ -201,13 +201,13 @@ def test_largest_round_passes_and_one_more_does_not(body: Body, decode: Callable
         (CONTRIBUTION, messages.decode_contribution, "tokens", limits.MAX_COUNT),
         (SKIP, messages.decode_skip, "inner_steps", limits.MAX_COUNT),
         (READY, messages.decode_ready, "inner_steps", limits.MAX_COUNT),
-        (HEARTBEAT, messages.decode_heartbeat, "sequence", limits.MAX_COUNT),
-        (HEARTBEAT, messages.decode_heartbeat, "round", limits.MAX_COUNT),
-        (HEARTBEAT, messages.decode_heartbeat, "inner_steps", limits.MAX_COUNT),
-        (HEARTBEAT, messages.decode_heartbeat, "available_memory_mb", limits.MAX_COUNT),
-        (HEARTBEAT, messages.decode_heartbeat, "grpc_port", 65535),
-        (HEARTBEAT, messages.decode_heartbeat, "heartbeat_port", 65535),
-        (HEARTBEAT, messages.decode_heartbeat, "http_port", 65535),
+        (HEARTBEAT, heartbeats.decode_heartbeat, "sequence", limits.MAX_COUNT),
+        (HEARTBEAT, heartbeats.decode_heartbeat, "round", limits.MAX_COUNT),
+        (HEARTBEAT, heartbeats.decode_heartbeat, "inner_steps", limits.MAX_COUNT),
+        (HEARTBEAT, heartbeats.decode_heartbeat, "available_memory_mb", limits.MAX_COUNT),
+        (HEARTBEAT, heartbeats.decode_heartbeat, "grpc_port", 65535),
+        (HEARTBEAT, heartbeats.decode_heartbeat, "heartbeat_port", 65535),
+        (HEARTBEAT, heartbeats.decode_heartbeat, "http_port", 65535),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -272,7 +272,7 @@ def test_payload_hash_and_size_of_a_fragment_are_bounded():
     ("body", "decode", "field", "limit"),
     [
         (CONTRIBUTION, messages.decode_contribution, "codec", limits.MAX_NAME_CHARS),
-        (HEARTBEAT, messages.decode_heartbeat, "host", limits.MAX_HOST_CHARS),
+        (HEARTBEAT, heartbeats.decode_heartbeat, "host", limits.MAX_HOST_CHARS),
     ],
     ids=["codec", "host"],
 )
@@ -289,7 +289,7 @@ def test_texts_are_neither_empty_nor_too_long(
 @pytest.mark.parametrize("host", ["fe80::1%a\0b", "unix:/run/docker.sock", "a..b"])
 def test_host_that_would_mean_something_else_to_a_socket_is_refused(host: str):
     with pytest.raises(SchemaMismatch, match="not a host"):
-        messages.decode_heartbeat(change(HEARTBEAT, host=host))
+        heartbeats.decode_heartbeat(change(HEARTBEAT, host=host))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf], ids=str)
@@ -297,8 +297,8 @@ def test_host_that_would_mean_something_else_to_a_socket_is_refused(host: str):
     ("body", "decode", "field"),
     [
         (CONTRIBUTION, messages.decode_contribution, "loss"),
-        (HEARTBEAT, messages.decode_heartbeat, "network_saturation"),
-        (HEARTBEAT, messages.decode_heartbeat, "tokens_per_s"),
+        (HEARTBEAT, heartbeats.decode_heartbeat, "network_saturation"),
+        (HEARTBEAT, heartbeats.decode_heartbeat, "tokens_per_s"),
     ],
     ids=["loss", "network_saturation", "tokens_per_s"],
 )
@@ -310,7 +310,7 @@ def test_numbers_are_finite(body: Body, decode: Callable[[bytes], Body], field: 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e308, -1.0], ids=str)
 def test_time_is_one_that_a_clock_may_tell(value: float):
     with pytest.raises(SchemaMismatch, match="time"):
-        messages.decode_heartbeat(change(HEARTBEAT, time=value))
+        heartbeats.decode_heartbeat(change(HEARTBEAT, time=value))
 
 
 def test_architecture_hash_of_another_length_is_refused():
@@ -320,38 +320,38 @@ def test_architecture_hash_of_another_length_is_refused():
 
 def test_heartbeat_of_a_bare_tracker_has_no_swarm_and_no_digest():
     body = dataclasses.replace(HEARTBEAT, swarm_id=b"", digest=b"", is_training=False)
-    assert messages.decode_heartbeat(body.encode()) == body
+    assert heartbeats.decode_heartbeat(body.encode()) == body
 
 
 @pytest.mark.parametrize("field", ["swarm_id", "digest"])
 def test_heartbeat_with_half_a_hash_is_refused(field: str):
     with pytest.raises(SchemaMismatch, match=r"16 bytes \(needs 32\)"):
-        messages.decode_heartbeat(change(HEARTBEAT, **{field: bytes(16)}))
+        heartbeats.decode_heartbeat(change(HEARTBEAT, **{field: bytes(16)}))
 
 
 @pytest.mark.parametrize("loss", [-0.001, -0.5, 1000.1, math.nan, math.inf, -math.inf], ids=str)
 def test_held_out_loss_is_in_its_range(loss: float):
     for legal in (0.0, limits.MAX_LOSS_NATS):
         body = dataclasses.replace(HEARTBEAT, held_out_loss=legal)
-        assert messages.decode_heartbeat(body.encode()) == body
+        assert heartbeats.decode_heartbeat(body.encode()) == body
     with pytest.raises(SchemaMismatch, match="held-out loss"):
-        messages.decode_heartbeat(change(HEARTBEAT, held_out_loss=loss))
+        heartbeats.decode_heartbeat(change(HEARTBEAT, held_out_loss=loss))
 
 
 @pytest.mark.parametrize("size", [1, 7, 9, 32])
 def test_name_of_the_evaluated_state_has_its_length_or_none(size: int):
     body = dataclasses.replace(HEARTBEAT, evaluated=b"", held_out_loss=0.0)
-    assert messages.decode_heartbeat(body.encode()) == body
+    assert heartbeats.decode_heartbeat(body.encode()) == body
     with pytest.raises(SchemaMismatch, match=f"evaluated: {size} bytes"):
-        messages.decode_heartbeat(change(HEARTBEAT, evaluated=bytes(size)))
+        heartbeats.decode_heartbeat(change(HEARTBEAT, evaluated=bytes(size)))
 
 
 def test_hosted_fragments_end_within_the_architecture():
     last = limits.MAX_FRAGMENTS - 1
     body = dataclasses.replace(HEARTBEAT, first_fragment=last, num_fragments=1)
-    assert messages.decode_heartbeat(body.encode()) == body
+    assert heartbeats.decode_heartbeat(body.encode()) == body
     with pytest.raises(MessageTooLarge, match="hosted fragments"):
-        messages.decode_heartbeat(change(HEARTBEAT, first_fragment=last, num_fragments=2))
+        heartbeats.decode_heartbeat(change(HEARTBEAT, first_fragment=last, num_fragments=2))
 
 
 def test_heartbeat_tells_where_the_node_is_reached():
@@ -487,14 +487,14 @@ OTHERS = ("2001:db8::7", "192.168.1.7", "node.example")
 
 def test_a_heartbeat_may_name_four_hosts():
     body = dataclasses.replace(HEARTBEAT, other_hosts=OTHERS)
-    assert messages.decode_heartbeat(body.encode()) == body
+    assert heartbeats.decode_heartbeat(body.encode()) == body
     assert body.hosts == (HEARTBEAT.host, *OTHERS)
 
 
 def test_a_heartbeat_with_its_longest_hosts_keeps_its_bound():
     longest = ".".join(["a" * 60] * 4)
     body = change(HEARTBEAT, host=longest, other_hosts=(longest, "b" * 9))
-    assert messages.decode_heartbeat(body)
+    assert heartbeats.decode_heartbeat(body)
     assert len(body) <= limits.MAX_HEARTBEAT_BYTES
 
 
@@ -510,4 +510,4 @@ def test_a_heartbeat_with_its_longest_hosts_keeps_its_bound():
 )
 def test_other_hosts_out_of_bounds_are_refused(hosts: tuple[str, ...], error: type[PeerError]):
     with pytest.raises(error):
-        messages.decode_heartbeat(change(HEARTBEAT, other_hosts=hosts))
+        heartbeats.decode_heartbeat(change(HEARTBEAT, other_hosts=hosts))
