@@ -1,4 +1,7 @@
-"""The settings of nodes that host a span of the model."""
+"""The settings of nodes that host a span of the model.
+
+Refuses to know the other sections.
+"""
 
 from __future__ import annotations
 

@@ -15,6 +15,8 @@ from neuroswarm.config.legality import (
     CodecName,
     KrumNeighbours,
     NormScaling,
+    OptimizerName,
+    ScheduleName,
 )
 from neuroswarm.config.model_shape import BUILT_IN, check_model, choose_num_heads
 from neuroswarm.config.section import Section, split_list
@@ -264,12 +266,24 @@ class TrainingConfig(Section):
 
     prefix = "training."
 
-    lr: float = Field(default=2e-3, gt=0)
-    """Learning rate of AdamW after the warm-up."""
-    warmup_steps: int = Field(default=100, ge=0)
-    """Steps over which the learning rate rises to `lr`."""
+    lr: float = Field(default=2e-3, gt=0, le=10)
+    """Learning rate after the warm-up."""
+    optimizer: OptimizerName = "adamw"
+    """Inner optimiser: `adamw`, or `muon` for the matrices inside the model and AdamW for the
+    rest."""
+    warmup_steps: int = Field(default=100, ge=0, le=1_000_000_000)
+    """Inner steps, counted from round 0 on, over which the learning rate rises to `lr`."""
+    lr_schedule: ScheduleName = "constant"
+    """How the learning rate falls: not at all, as half a `cosine`, or straight in the last part
+    (`wsd`: warm-up, stable, decay)."""
+    schedule_rounds: int = Field(default=0, ge=0, le=1_000_000_000)
+    """Rounds over which it falls; then it stays at its floor. 0: no end, and no fall."""
+    decay_share: float = Field(default=0.2, gt=0, le=1)
+    """Share of the rounds, at their end, in which `wsd` falls."""
+    lr_floor: float = Field(default=0.1, ge=0, le=1)
+    """What the learning rate falls to, as a share of `lr`."""
     weight_decay: float = Field(default=0.1, ge=0)
-    """AdamW's weight decay."""
+    """Weight decay of matrices."""
     clip_norm: float = Field(default=1.0, gt=0)
     """Gradient norm above which gradients are scaled down."""
     batch_size: int | None = Field(default=None, ge=1)

@@ -22,7 +22,7 @@ from neuroswarm.data.share import Share, share_of
 from neuroswarm.diloco import applied
 from neuroswarm.diloco.ledger import Ledger, Written
 from neuroswarm.diloco.publication import Publication
-from neuroswarm.diloco.schedule import get_inner_steps
+from neuroswarm.diloco.schedule import get_inner_steps, plan_inner_steps
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import ComputeError, RoundError, SchemaMismatch
 from neuroswarm.models.fragments import Fragments
@@ -154,6 +154,7 @@ class Replica:
         share = self._share(state)
 
         def begin() -> None:
+            self._trainer.follow(plan_inner_steps(state.rules, state.round))
             self._trainer.load(state.params)
             self._trainer.take_share(share)
 
@@ -179,6 +180,8 @@ class Replica:
         share = self._share(snapshot.outer)
 
         def restore_inner() -> None:
+            rules, round_ = snapshot.outer.rules, snapshot.outer.round
+            self._trainer.follow(plan_inner_steps(rules, round_))
             self._trainer.load(snapshot.local)
             self._trainer.load_inner_state(*snapshot.inner)
             self._trainer.take_share(share)  # unless the data knew none, it has it already
@@ -333,6 +336,7 @@ class Replica:
             self._ready = None
             self._books.move_each(self.state, new, self._me, self._trainer.shift_fragment)
             self._hold(new)
+            self._trainer.follow(plan_inner_steps(new.rules, new.round))
             self._trainer.take_share(share)
             self._books.use_codec(self.codec, contribution_momentum=new.rules.contribution_momentum)
             self.solo.end_commit()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from neuroswarm.data.share import Share
+from neuroswarm.diloco.schedule import InnerPlan
 from neuroswarm.errors import CheckpointError, ConfigError, LifecycleError
 from neuroswarm.training.optimizer_state import describe, put_down, take_up
 from neuroswarm.training.trained_model import Progress, StepReport, TrainedModel, under
@@ -71,6 +72,9 @@ class LoopModel(TrainedModel):
         """ConfigError if a checkpoint cannot hold the optimiser's state as it has become."""
         if self._optimizer is not None:
             describe(self._optimizer, self._names)
+
+    def follow(self, plan: InnerPlan) -> None:
+        """Change nothing: optimiser and rate are the loop's."""
 
     def take_share(self, share: Share) -> None:
         """Change nothing: the loop reads data of its own."""

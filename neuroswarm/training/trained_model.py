@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from neuroswarm.data.share import Share
+from neuroswarm.diloco.schedule import InnerPlan
 from neuroswarm.errors import CheckpointError
 from neuroswarm.models.fragments import Fragments
 from neuroswarm.training.batching import Batching
@@ -144,6 +145,10 @@ class TrainedModel(ABC):
             ValueError: number or shapes differ from the model's; nothing was changed.
         """
         self.fragments.load_all(flats)
+
+    @abstractmethod
+    def follow(self, plan: InnerPlan) -> None:
+        """Take the next steps by this plan of the swarm's."""
 
     @abstractmethod
     def take_share(self, share: Share) -> None:

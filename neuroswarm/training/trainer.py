@@ -13,15 +13,18 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from neuroswarm.clock import Clock
+from neuroswarm.config.legality import OptimizerName
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.data.sampler import Batch, ShareAware
 from neuroswarm.data.share import Share
+from neuroswarm.diloco.schedule import InnerPlan
 from neuroswarm.errors import (
     CheckpointError,
     ComputeError,
@@ -31,15 +34,9 @@ from neuroswarm.errors import (
 from neuroswarm.hardware.memory import is_out_of_memory
 from neuroswarm.training.footprint import measure_window_bytes
 from neuroswarm.training.loss import LossFunction, next_token_loss
-from neuroswarm.training.optimizer import InnerOptimizer
+from neuroswarm.training.optimizer import STATE_PREFIXES, InnerOptimizer
 from neuroswarm.training.precision import casting
-from neuroswarm.training.trained_model import (
-    Progress,
-    StepReport,
-    TrainedModel,
-    evaluating,
-    under,
-)
+from neuroswarm.training.trained_model import Progress, StepReport, TrainedModel, evaluating
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +71,7 @@ class Trainer(TrainedModel):
     Args:
         model: Any module; see `next_token_loss` for the forms of `forward`. In training mode.
         batches: The data.
-        config: The inner optimiser's settings.
+        config: The inner optimiser's settings; optimiser and learning rate until there is a plan.
         clock: Measures steps.
         loss_fn: Replaces `next_token_loss`.
 
@@ -96,7 +93,9 @@ class Trainer(TrainedModel):
         self._loss_fn = loss_fn
         self._clock = clock
         self._seed = config.seed
-        self._optimizer = InnerOptimizer(self.fragments.parameters, config, model)
+        self._config = config
+        self._plan = InnerPlan(config.optimizer, partial(_warming_up, config))
+        self._optimizer = self._make_optimizer(config.optimizer)
         self._position = 0
         self._share: Share | None = None
         self._share_from = 0
@@ -131,12 +130,18 @@ class Trainer(TrainedModel):
         value, is_usable = self._differentiate(inputs, targets)
         self._position += num_draws
         if is_usable:
-            self._optimizer.update(self.total.steps)
+            self._optimizer.update(self._plan.lr(self.progress.steps))
         self._optimizer.zero_grad()  # their memory is for whoever comes between two steps
         tokens = self._count(value, targets.numel(), is_usable)
         seconds = self._clock.monotonic() - began
         self.batching.note(num_draws, len(inputs), seconds)
         return StepReport(value, tokens, seconds, not is_usable)
+
+    def follow(self, plan: InnerPlan) -> None:
+        """Take the next steps by this plan; another optimiser than before starts anew."""
+        self._plan = plan
+        if plan.optimizer != self._optimizer.name:
+            self._optimizer = self._make_optimizer(plan.optimizer)
 
     @property
     def model(self) -> nn.Module:
@@ -156,8 +161,7 @@ class Trainer(TrainedModel):
         The parameters are not part of it: `local`; but those in float64 are, as the float32 of
         `local` does not hold all of them.
         """
-        tensors = {f"adamw.{name}": value for name, value in self._optimizer.tensors().items()}
-        tensors |= self._extras()
+        tensors = self._optimizer.tensors() | self._extras()
         return tensors, {
             "position": self._position,
             "share": None if self._share is None else asdict(self._share),
@@ -181,7 +185,10 @@ class Trainer(TrainedModel):
             self._load_counters(counters)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"counter missing in the checkpoint: {error}") from error
-        self._optimizer.load(under("adamw.", tensors))
+        self._optimizer.load({k: v for k, v in tensors.items() if k.startswith(STATE_PREFIXES)})
+
+    def _make_optimizer(self, name: OptimizerName) -> InnerOptimizer:
+        return InnerOptimizer(self.fragments.parameters, self._config, self._model, name)
 
     def _draw(self, num_draws: int) -> Batch:
         share = self._share
@@ -278,6 +285,10 @@ class Trainer(TrainedModel):
         self._position, self._share, self._share_from = position, None, 0
         if share is not None and isinstance(self.batches, ShareAware):
             self._share, self._share_from = Share(**share), share_from
+
+
+def _warming_up(config: TrainingConfig, steps: int) -> float:
+    return config.lr * min(1.0, (steps + 1) / max(1, config.warmup_steps))
 
 
 def _scalar(loss: Tensor) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+from dataclasses import replace
 
 import torch
 from lone_parts import LoneParts, lone_parts
@@ -64,7 +64,7 @@ OTHERS = (NodeId(b"\0" * 20), NodeId(b"\xff" * 20))
 def with_members(state: OuterState, *members: NodeId) -> OuterState:
     """The state, as if these had been agreed in the round before it."""
     table = applied.add({}, state.round - 1, [(member, bytes(32)) for member in members])
-    return dataclasses.replace(state, applied=table)
+    return replace(state, applied=table)
 
 
 def place(parts: LoneParts) -> tuple[Share, int]:
@@ -120,3 +120,48 @@ async def test_each_member_evaluates_a_part_of_its_own():
         losses = [await parts.replica.evaluate_state(state, 2) for state in states]
         assert len(set(losses)) == 3, "the same parameters on different parts"
         assert losses[0] == await parts.replica.evaluate_state(states[0], 2)
+
+
+def with_rules(state: OuterState, **rules: object) -> OuterState:
+    return replace(state, rules=state.rules.model_copy(update=rules))
+
+
+async def has_moved(parts: LoneParts) -> bool:
+    """Whether an inner step changes the parameters."""
+    before = (await parts.replica.snapshot()).local
+    await parts.compute.run(parts.replica.step)
+    after = (await parts.replica.snapshot()).local
+    return not all(map(torch.equal, before, after))
+
+
+async def test_every_state_brings_its_optimiser_and_its_rate_whatever_the_node_s_settings():
+    async with lone_parts() as parts:
+        replica = parts.replica
+        falling = {"inner_optimizer": "muon", "lr_schedule": "wsd", "lr_floor": 0.0}
+        muon = with_rules(parts.genesis, **falling, schedule_rounds=2, warmup_steps=0)
+        await replica.adopt(muon)
+        assert await has_moved(parts)
+        tensors, _ = (await replica.snapshot()).inner
+        assert any(name.startswith("muon.") for name in tensors)
+        await replica.move(next_state(replica.state))
+        assert await has_moved(parts), "the rate falls in the last fifth of two rounds alone"
+        await replica.move(next_state(replica.state))
+        assert not await has_moved(parts), "the schedule is over"
+        await replica.move(with_rules(next_state(replica.state), schedule_rounds=0))
+        assert await has_moved(parts), "the owner has ended the schedule"
+        await replica.move(with_rules(next_state(replica.state), inner_optimizer="adamw"))
+        tensors, _ = (await replica.snapshot()).inner
+        assert not tensors, "another optimiser starts anew"
+
+
+async def test_a_restored_replica_has_the_optimiser_and_the_rate_of_its_state():
+    async with lone_parts() as first, lone_parts() as second:
+        over = {"inner_optimizer": "muon", "lr_schedule": "cosine", "lr_floor": 0.0}
+        await first.replica.adopt(with_rules(first.genesis, **over, schedule_rounds=1))
+        await first.compute.run(first.replica.step)
+        await first.replica.move(next_state(first.replica.state))
+        snapshot = await first.replica.snapshot()
+        await second.replica.restore(snapshot, has_published=False)
+        restored = await second.replica.snapshot()
+        assert restored.inner[0].keys() == snapshot.inner[0].keys()
+        assert not await has_moved(second)
