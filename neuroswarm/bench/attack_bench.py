@@ -5,17 +5,15 @@ Refuses to know the command line.
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from neuroswarm.bench.attack_report import check_promises, finite, summarise
+from neuroswarm.bench.attack_report import check_promises, summarise
+from neuroswarm.bench.campaign import find_versions, finite, make_runs
 from neuroswarm.bench.display import Display
 from neuroswarm.bench.execution import run_jobs
 from neuroswarm.bench.finished_runs import FinishedRuns
@@ -50,21 +48,10 @@ def run_attacks(setup: Setup, display: Display) -> dict[str, Any]:
     jobs = plan(setup.selection, setup.task, setup.arms)
     left_out = describe_selection(setup.selection, setup.arms)
     started_at = time.monotonic()
-    finished = FinishedRuns(setup.runs_path, [_versions(), str(setup.data)])
-    results = finished.load(jobs)
-    num_taken_over = len(results)
-    if results:
-        display.say(f"{num_taken_over} runs are taken over from {setup.runs_path}")
-    done = {result.job for result in results}
-    to_run = [job for job in jobs if job not in done]
-    display.begin("attacks", len(to_run))
-    try:
-        for result in run_jobs(to_run, num_processes=setup.num_processes, data=setup.data):
-            results.append(result)
-            finished.add(result)
-            display.advance(f"{result.job}: loss {result.loss:.4f}, {result.seconds:.0f} s")
-    finally:
-        display.end()
+    versions = find_versions()
+    finished = FinishedRuns(setup.runs_path, [versions, str(setup.data)])
+    run = partial(run_jobs, num_processes=setup.num_processes, data=setup.data)
+    results, num_taken_over = make_runs("attacks", jobs, run, finished, display)
     order = {job: place for place, job in enumerate(_in_order(jobs, setup.arms))}
     results.sort(key=lambda result: order[result.job])
     report = summarise(results)
@@ -75,7 +62,7 @@ def run_attacks(setup: Setup, display: Display) -> dict[str, Any]:
         "arms": {arm.name: dict(arm.rules) for arm in setup.arms},
         "default_rules": Rules().model_dump(mode="json"),
         "data": "this Python's standard library" if setup.data is None else str(setup.data),
-        "versions": _versions(),
+        "versions": versions,
         "processes": setup.num_processes,
         "runs": len(results),
         "runs_taken_over": num_taken_over,
@@ -100,12 +87,3 @@ def _in_order(jobs: Sequence[Any], arms: Sequence[Arm]) -> list[Any]:
             places.get(job.arm, len(places)), first.get(job.attack, -1), job.seed, job.num_honest
         ),
     )  # fmt: skip
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "neuroswarm": version("neuroswarm"),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
-    }

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from neuroswarm.bench.execution import Result
+from neuroswarm.bench.jobs import Result
 from neuroswarm.bench.matrix import (
     DEFAULT,
     MEAN,
@@ -18,6 +18,7 @@ from neuroswarm.bench.matrix import (
     SCREENING,
     SPARSE,
     WHOLE_NODES,
+    Job,
 )
 from neuroswarm.bench.promise import Promise
 
@@ -31,7 +32,7 @@ MIN_EQUAL_SHARE = 0.95
 heal them, and every run ends with equal digests or fails."""
 
 
-def summarise(results: Iterable[Result]) -> dict[str, Any]:
+def summarise(results: Iterable[Result[Job]]) -> dict[str, Any]:
     """Everything that was measured, by name; what was not measured is None.
 
     Ratios are losses of the attacked run over those of the run of the same rules and seed in
@@ -92,35 +93,24 @@ def check_promises(report: Mapping[str, Any]) -> list[Promise]:
     return [promise for promise in promises if promise is not None]
 
 
-def finite(value: Any) -> Any:
-    """The same JSON value with None for numbers that are not finite."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return value
-
-
-def _make_table(results: Sequence[Result]) -> list[dict[str, Any]]:
+def _make_table(results: Sequence[Result[Job]]) -> list[dict[str, Any]]:
     """One row for each pair of rules and attack, in the order of the results' names."""
     clean = {_key(r): r.loss for r in results if r.job.attack == NO_ATTACK}
-    found: dict[tuple[str, str], list[Result]] = {}
+    found: dict[tuple[str, str], list[Result[Job]]] = {}
     for result in results:
         if result.job.attack != NO_ATTACK and _key(result) in clean:
             found.setdefault((result.job.arm, result.job.attack), []).append(result)
     return [_make_row(sorted(group, key=lambda r: r.job.seed), clean) for group in found.values()]
 
 
-def _key(result: Result) -> tuple[str, int, int, int]:
+def _key(result: Result[Job]) -> tuple[str, int, int, int]:
     """Attacked runs are compared with the run without attack that has the same."""
     job = result.job
     return job.arm, job.seed, job.num_honest, job.task.inner_steps
 
 
 def _make_row(
-    group: Sequence[Result], clean: Mapping[tuple[str, int, int, int], float]
+    group: Sequence[Result[Job]], clean: Mapping[tuple[str, int, int, int], float]
 ) -> dict[str, Any]:
     job = group[0].job
     ratios = {r.job.seed: r.loss / clean[_key(r)] for r in group}
@@ -163,7 +153,7 @@ def _worst_by_seed(table: Sequence[Mapping[str, Any]], arms: tuple[str, ...]) ->
     return found
 
 
-def _costs(results: Iterable[Result]) -> dict[int, float]:
+def _costs(results: Iterable[Result[Job]]) -> dict[int, float]:
     """By seed: how much more loss the default has than the mean, all peers honest; a share."""
     losses = {
         (r.job.arm, r.job.seed): r.loss
@@ -177,7 +167,7 @@ def _costs(results: Iterable[Result]) -> dict[int, float]:
     }
 
 
-def _rejections(results: Iterable[Result]) -> dict[int, float]:
+def _rejections(results: Iterable[Result[Job]]) -> dict[int, float]:
     """By inner steps of a round: share of contributions left out where all are honest."""
     counts: dict[int, list[int]] = {}
     for result in results:
@@ -189,13 +179,13 @@ def _rejections(results: Iterable[Result]) -> dict[int, float]:
     return {steps: rejected / max(1, total) for steps, (rejected, total) in sorted(counts.items())}
 
 
-def _digests_equal(results: Iterable[Result]) -> float | None:
+def _digests_equal(results: Iterable[Result[Job]]) -> float | None:
     runs = [r.details for r in results if r.job.is_gossip]
     rounds = sum(details["rounds"] for details in runs)
     return sum(details["rounds_equal"] for details in runs) / rounds if rounds else None
 
 
-def _clean_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
+def _clean_rows(results: Iterable[Result[Job]]) -> list[dict[str, Any]]:
     rows: dict[tuple[str, int, int], dict[str, Any]] = {}
     for result in sorted(results, key=lambda r: r.job.seed):
         job = result.job
@@ -212,7 +202,7 @@ def _clean_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _share(group: Iterable[Result], part: str, whole: str) -> float:
+def _share(group: Iterable[Result[Job]], part: str, whole: str) -> float:
     group = list(group)
     total = sum(r.details[whole] for r in group)
     return sum(r.details[part] for r in group) / total if total else 0.0

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import neuroswarm
-from neuroswarm.bench.execution import Result
-from neuroswarm.bench.matrix import Job
+from neuroswarm.bench.jobs import JobType, Result
 from neuroswarm.errors import ConfigError
 
 
@@ -30,31 +29,31 @@ class FinishedRuns:
     """
 
     def __init__(self, path: Path | None, circumstances: Any) -> None:
-        self._path = path
+        self.path = path
         self._common = json.dumps([_source_digest(), circumstances], sort_keys=True)
 
-    def load(self, jobs: Iterable[Job]) -> list[Result]:
+    def load(self, jobs: Iterable[JobType]) -> list[Result[JobType]]:
         """The finished ones of these jobs.
 
         Raises:
             ConfigError: The file cannot be read.
         """
-        if self._path is None:
+        if self.path is None:
             return []
         try:
-            lines = self._path.read_text().splitlines()
+            lines = self.path.read_text().splitlines()
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot read {self._path}: {error}; remove it") from error
+            raise ConfigError(f"cannot read {self.path}: {error}; remove it") from error
         entries = [entry for entry in map(_parse, lines) if entry is not None]
         found = {entry["key"]: entry for entry in entries}
         keys = ((job, self._key(job)) for job in jobs)
         return [_to_result(job, found[key]) for job, key in keys if key in found]
 
-    def add(self, result: Result) -> None:
+    def add(self, result: Result[Any]) -> None:
         """Keep one more."""
-        if self._path is None:
+        if self.path is None:
             return
         entry = {
             "key": self._key(result.job),
@@ -63,10 +62,10 @@ class FinishedRuns:
             "seconds": result.seconds,
             "details": result.details,
         }
-        with self._path.open("a") as file:
+        with self.path.open("a") as file:
             file.write(json.dumps(entry, allow_nan=False) + "\n")
 
-    def _key(self, job: Job) -> str:
+    def _key(self, job: Any) -> str:
         fields = dataclasses.asdict(job) | {"rules": job.rules.model_dump(mode="json")}
         text = self._common + json.dumps(fields, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -81,7 +80,7 @@ def _parse(line: str) -> dict[str, Any] | None:
     return entry if isinstance(entry, dict) and "key" in entry else None
 
 
-def _to_result(job: Job, entry: dict[str, Any]) -> Result:
+def _to_result(job: JobType, entry: dict[str, Any]) -> Result[JobType]:
     loss = math.inf if entry["loss"] is None else float(entry["loss"])
     return Result(job, loss, entry["seconds"], entry["details"])
 

@@ -98,9 +98,9 @@ def _load_libraries() -> None:
     """What takes seconds the first time in a process and is not what is measured."""
     verify_arithmetic()
     weight = torch.nn.Parameter(torch.zeros(2, 2))
-    optimizer = InnerOptimizer([("weight", weight)], TrainingConfig())
+    optimizer = InnerOptimizer([("weight", weight)], TrainingConfig(), torch.nn.Module())
     weight.sum().backward()  # type: ignore[no-untyped-call]
-    optimizer.update(0)
+    optimizer.update(1e-3)
 
 
 def _choose_carriers(spec: Spec) -> MakeCarriers:

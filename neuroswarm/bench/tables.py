@@ -81,14 +81,15 @@ def make_markdown(report: Mapping[str, Any]) -> str:
         f"{task['inner_steps']} inner steps, seeds {seeds}; neuroswarm {versions['neuroswarm']}, "
         f"torch {versions['torch']}, {report['runtime_s'] / 60:.0f} minutes."
     )
-    parts = [head, report["left_out"], _markdown(attack_rows(report))]
+    parts = [head, report["left_out"], markdown_table(attack_rows(report))]
     gossip = gossip_rows(report)
-    parts.append(_markdown(gossip) if gossip else "")
+    parts.append(markdown_table(gossip) if gossip else "")
     parts.append("\n".join(f"- {line}" for line in fact_lines(report)))
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _markdown(rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(rows: Iterable[Sequence[str]]) -> str:
+    """Rows as a table of a Markdown page; the first is the heading."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     columns = lines[0].count("|") - 1
     lines.insert(1, "|---|" + "---:|" * (columns - 1))

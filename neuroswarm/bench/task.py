@@ -19,6 +19,7 @@ from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.corpus.loading import read_text
 from neuroswarm.data.sampler import Batch, WindowSampler
 from neuroswarm.data.tokens import FlatTokens, split_tokens
+from neuroswarm.diloco.rules import Rules
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.training.loss import LossFunction, next_token_loss
 from neuroswarm.training.trainer import Trainer
@@ -63,6 +64,16 @@ class Task:
     def with_rounds(self, inner_steps: int, rounds: int) -> Task:
         """The same with rounds of another length."""
         return dataclasses.replace(self, inner_steps=inner_steps, rounds=rounds)
+
+    def pace(self, rules: Rules) -> Rules:
+        """Those rules with this task's rounds, learning rate and warm-up."""
+        return rules.model_copy(
+            update={
+                "inner_steps": self.inner_steps,
+                "inner_lr": self.lr,
+                "warmup_steps": self.warmup_steps,
+            }
+        )
 
     def training(self, seed: int) -> TrainingConfig:
         """The inner optimiser's settings."""

@@ -20,6 +20,7 @@ from neuroswarm.diloco.ledger import Ledger
 from neuroswarm.diloco.outer import AgreedContribution, RoundOutcome, advance
 from neuroswarm.diloco.publication import Publication
 from neuroswarm.diloco.rules import Rules
+from neuroswarm.diloco.schedule import plan_inner_steps
 from neuroswarm.diloco.state import OuterState, genesis
 from neuroswarm.errors import NonFiniteLoss
 from neuroswarm.training.trainer import Trainer
@@ -71,6 +72,7 @@ class Peer:
             NonFiniteLoss: 50 steps in a row had no finite loss.
             ValueError: The parameters are not finite.
         """
+        self.trainer.follow(plan_inner_steps(state.rules, state.round))
         for _ in range(inner_steps):
             self.trainer.step()
         progress = self.trainer.progress
@@ -118,7 +120,7 @@ def run_training(task: Task, rules: Rules, crew: Crew) -> Record:
     """
     first = crew.honest[0].trainer
     named = zip(first.fragments.names, first.local(), strict=True)
-    state = genesis(rules, first.fragments.architecture, named)
+    state = genesis(task.pace(rules), first.fragments.architecture, named)
     record = Record(num_params=state.num_params)
     for round_ in range(task.rounds):
         try:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from neuroswarm.cli.bench_checkpoint import checkpoint
+from neuroswarm.cli.bench_convergence import convergence
 from neuroswarm.cli.bench_join import join
 from neuroswarm.cli.bench_memory import memory
+from neuroswarm.cli.bench_options import (
+    DataOption,
+    JobsOption,
+    SeedsOption,
+    choose_seeds,
+    runs_beside,
+    split_names,
+)
 from neuroswarm.cli.bench_rwkv import rwkv
 from neuroswarm.cli.reports import JsonPath, conclude, require_file, write_report
 
@@ -25,14 +34,11 @@ app.command()(join)
 app.command()(checkpoint)
 app.command()(memory)
 app.command()(rwkv)
+app.command()(convergence)
 
 
 Quick = Annotated[
     bool, typer.Option("--quick", help="One seed and three sets of rules, in some minutes.")
-]
-Seeds = Annotated[
-    str | None,
-    typer.Option(help="Seeds, with commas. Default: 11,12,13; 11 if quick.", show_default=False),
 ]
 RuleSets = Annotated[
     str | None, typer.Option(help="Only these sets of rules, with commas.", show_default=False)
@@ -41,20 +47,9 @@ Attacks = Annotated[
     str | None,
     typer.Option("--attacks", help="Only these attacks, with commas.", show_default=False),
 ]
-Jobs = Annotated[
-    int | None,
-    typer.Option(min=1, help="Runs at once. Default: one a core.", show_default=False),
-]
 Rounds = Annotated[
     int | None,
     typer.Option(min=1, help="Rounds of each run, to try it out. Default: 20.", show_default=False),
-]
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        help="Text file or folder to train on. Default: this Python's library source.",
-        show_default=False,
-    ),
 ]
 
 
@@ -70,12 +65,12 @@ def attacks(
     *,
     json_path: JsonPath = None,
     quick: Quick = False,
-    seeds: Seeds = None,
+    seeds: SeedsOption = None,
     rules: RuleSets = None,
     only: Attacks = None,
-    jobs: Jobs = None,
+    jobs: JobsOption = None,
     rounds: Rounds = None,
-    data: Data = None,
+    data: DataOption = None,
 ) -> int:
     """Train small models in swarms of which a quarter attacks, and compare the losses.
 
@@ -96,7 +91,7 @@ def attacks(
     from neuroswarm.training.threads import choose_num_threads
 
     require_file(json_path)
-    runs_path = None if json_path is None else json_path.with_name(f"{json_path.name}.runs")
+    runs_path = runs_beside(json_path)
     setup = Setup(
         make_selection(quick=quick, seeds=seeds, rules=rules, attacks=only),
         make_task(rounds),
@@ -115,19 +110,24 @@ def attacks(
 
 @app.command()
 def table(
-    report: Annotated[Path, typer.Argument(help="JSON file of `neuroswarm bench attacks`.")],
+    report: Annotated[
+        Path, typer.Argument(help="JSON file of `bench attacks` or `bench convergence`.")
+    ],
 ) -> None:
     """Print the tables of a finished benchmark as Markdown."""
-    from neuroswarm.bench.tables import make_markdown
+    from neuroswarm.bench import convergence_report, tables
     from neuroswarm.errors import ConfigError
 
     try:
         found = json.loads(report.read_text())
-        text = make_markdown(found)
+        is_convergence = found.get("benchmark") == convergence_report.NAME
+        text = (convergence_report if is_convergence else tables).make_markdown(found)
     except FileNotFoundError as error:
         raise ConfigError(f"no such file: {report}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{report} is no report of `neuroswarm bench attacks`") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{report} is no report of `bench attacks` or `bench convergence`"
+        ) from error
     typer.echo(text, nl=False)
 
 
@@ -143,21 +143,9 @@ def make_selection(
 ) -> Selection:
     """What the flags ask for; ConfigError if a seed is no number."""
     from neuroswarm.bench.matrix import REPORTED_SEEDS, Selection
-    from neuroswarm.errors import ConfigError
 
-    chosen: Sequence[int] = REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS
-    if seeds is not None:
-        try:
-            chosen = [int(text) for text in _split(seeds)]
-        except ValueError as error:
-            raise ConfigError(f"--seeds {seeds}: whole numbers with commas are needed") from error
-        if not chosen or min(chosen) < 0 or len(set(chosen)) < len(chosen):
-            raise ConfigError(f"--seeds {seeds}: at least one, none twice or below 0")
-    return Selection(tuple(chosen), _split(rules or ""), _split(attacks or ""), quick)
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    chosen = choose_seeds(seeds, REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS)
+    return Selection(tuple(chosen), split_names(rules or ""), split_names(attacks or ""), quick)
 
 
 def _show(report: dict[str, Any], show: Callable[..., None]) -> None:

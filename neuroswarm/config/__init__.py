@@ -2,16 +2,15 @@
 
 from neuroswarm.config.dht import DhtConfig
 from neuroswarm.config.metering import MeteringConfig
+from neuroswarm.config.pipeline import BufferConfig, PipelineConfig
 from neuroswarm.config.section import Section
 from neuroswarm.config.sections import (
     AggregationConfig,
-    BufferConfig,
     CheckpointConfig,
     DataConfig,
     DilocoConfig,
     HeartbeatConfig,
     NetworkConfig,
-    PipelineConfig,
     RelayConfig,
     ResourceConfig,
     RoundConfig,

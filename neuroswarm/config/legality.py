@@ -1,4 +1,4 @@
-"""Which aggregation rules may follow which codec, and the names of both.
+"""Which aggregation rules may follow which codec, and the names that rules may use.
 
 The one place that knows; settings, the swarm's rules and the aggregation itself ask here.
 """
@@ -21,6 +21,8 @@ AggregationMethod = Literal[
 CodecName = Literal["int4", "topk"]
 NormScaling = Literal["none", "down", "both", "clip"]
 KrumNeighbours = Literal["n-f-2", "n-f-1"]
+OptimizerName = Literal["adamw", "muon"]
+ScheduleName = Literal["constant", "cosine", "wsd"]
 
 VECTOR_METHODS = ("mean", "krum", "multi_krum", "geometric_median", "centered_clipping")
 """Rules that weigh whole contributions."""

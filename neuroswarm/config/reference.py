@@ -38,7 +38,8 @@ An unknown setting is an error that names the nearest one. Durations are seconds
 says otherwise. The swarm token is no setting: `--token-file`, `NEUROSWARM_TOKEN_FILE`, or `--token`
 and `NEUROSWARM_TOKEN`; only `network.token_file` may stand in a file.
 
-The sections `diloco` and `aggregation` are the rules of a *new* swarm. Whoever joins a swarm adopts
+The sections `diloco` and `aggregation`, and of `training` the optimiser, learning rate and its
+schedule (`optimizer` to `lr_floor`), are the rules of a *new* swarm. Whoever joins a swarm adopts
 its rules, whatever the node's own settings say, and reports the difference.
 """
 

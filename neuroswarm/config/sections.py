@@ -15,6 +15,8 @@ from neuroswarm.config.legality import (
     CodecName,
     KrumNeighbours,
     NormScaling,
+    OptimizerName,
+    ScheduleName,
 )
 from neuroswarm.config.model_shape import ModelName, choose_num_heads
 from neuroswarm.config.section import Section, split_list
@@ -120,43 +122,6 @@ class HeartbeatConfig(Section):
     """Seconds between two heartbeats; a peer is stale after 3 of them, forgotten after 12."""
     port: int = Field(default=9999, ge=0, le=MAX_PORT)
     """UDP port; 0 takes any free one."""
-
-
-class BufferConfig(Section):
-    """Bounds of the activation buffers of nodes that host a span of the model."""
-
-    prefix = "buffers."
-
-    inbound_size: int = Field(default=100, ge=1)
-    """Activation packets that may wait for this node."""
-    outbound_size: int = Field(default=50, ge=1)
-    """Activation packets that may wait to be sent."""
-    soft_overflow_threshold: float = Field(default=0.9, gt=0, le=1)
-    """Fill above which low-priority packets wait and back-pressure is advertised."""
-    hard_overflow_threshold: float = Field(default=0.99, gt=0, le=1)
-    """Fill above which packets are refused."""
-
-    @model_validator(mode="after")
-    def _soft_below_hard(self) -> Self:
-        soft, hard = self.soft_overflow_threshold, self.hard_overflow_threshold
-        if soft > hard:
-            raise ValueError(
-                f"soft_overflow_threshold {soft} is above hard_overflow_threshold {hard}"
-            )
-        return self
-
-
-class PipelineConfig(Section):
-    """How activations travel between nodes that host spans of the model."""
-
-    prefix = "pipeline."
-
-    ack_timeout_ms: int = Field(default=200, ge=1)
-    """Milliseconds to wait for "queued" before the next candidate is tried."""
-    k_candidates: int = Field(default=3, ge=1)
-    """Candidates kept for every layer."""
-    num_micro_batches: int = Field(default=4, ge=1)
-    """Pieces that a batch is cut into."""
 
 
 class DilocoConfig(Section):
@@ -301,12 +266,24 @@ class TrainingConfig(Section):
 
     prefix = "training."
 
-    lr: float = Field(default=2e-3, gt=0)
-    """Learning rate of AdamW after the warm-up."""
-    warmup_steps: int = Field(default=100, ge=0)
-    """Steps over which the learning rate rises to `lr`."""
+    lr: float = Field(default=2e-3, gt=0, le=10)
+    """Learning rate after the warm-up."""
+    optimizer: OptimizerName = "adamw"
+    """Inner optimiser: `adamw`, or `muon` for the matrices inside the model and AdamW for the
+    rest."""
+    warmup_steps: int = Field(default=100, ge=0, le=1_000_000_000)
+    """Inner steps, counted from round 0 on, over which the learning rate rises to `lr`."""
+    lr_schedule: ScheduleName = "constant"
+    """How the learning rate falls: not at all, as half a `cosine`, or straight in the last part
+    (`wsd`: warm-up, stable, decay)."""
+    schedule_rounds: int = Field(default=0, ge=0, le=1_000_000_000)
+    """Rounds over which it falls; then it stays at its floor. 0: no end, and no fall."""
+    decay_share: float = Field(default=0.2, gt=0, le=1)
+    """Share of the rounds, at their end, in which `wsd` falls."""
+    lr_floor: float = Field(default=0.1, ge=0, le=1)
+    """What the learning rate falls to, as a share of `lr`."""
     weight_decay: float = Field(default=0.1, ge=0)
-    """AdamW's weight decay."""
+    """Weight decay of matrices."""
     clip_norm: float = Field(default=1.0, gt=0)
     """Gradient norm above which gradients are scaled down."""
     batch_size: int = Field(default=16, ge=1)

@@ -13,16 +13,15 @@ from neuroswarm.config.flat import FLAT_PATHS, FlatNames, fold_flat_names
 from neuroswarm.config.legality import check_pair, default_method
 from neuroswarm.config.metering import MeteringConfig
 from neuroswarm.config.pace import scale_inner_steps
+from neuroswarm.config.pipeline import BufferConfig, PipelineConfig
 from neuroswarm.config.section import Section
 from neuroswarm.config.sections import (
     AggregationConfig,
-    BufferConfig,
     CheckpointConfig,
     DataConfig,
     DilocoConfig,
     HeartbeatConfig,
     NetworkConfig,
-    PipelineConfig,
     RelayConfig,
     ResourceConfig,
     RoundConfig,

@@ -44,8 +44,7 @@ def measure_traffic(peers: Sequence[PeerRecord]) -> Traffic | None:
     """Bytes and steps in the window of full rounds; None if there are not two of them.
 
     The window goes from the first to the last round that every peer committed by itself (no
-    download). A ring all-reduce of P parameters over N peers sends 2 (N - 1) / N * 4 P bytes
-    per peer and step (Patarasuk and Yuan 2009, section 3).
+    download).
 
     Args:
         peers: Those that lived through the whole window, hostile ones included.
@@ -59,8 +58,7 @@ def measure_traffic(peers: Sequence[PeerRecord]) -> Traffic | None:
     num_bytes = sum(end.bytes_sent - start.bytes_sent for start, end in spans)
     steps = sum(end.total_inner_steps - start.total_inner_steps for start, end in spans)
     num_peers, rounds = len(peers), last - first
-    num_params = spans[0][0].num_params
-    per_step = 2 * (num_peers - 1) / num_peers * BYTES_PER_FLOAT * num_params
+    per_step = allreduce_bytes(num_peers, spans[0][0].num_params)
     return Traffic(
         first_round=first,
         last_round=last,
@@ -69,6 +67,14 @@ def measure_traffic(peers: Sequence[PeerRecord]) -> Traffic | None:
         inner_steps_per_round=steps / num_peers / rounds,
         bytes_before=sum(start.bytes_sent for start, _ in spans) / num_peers,
     )
+
+
+def allreduce_bytes(num_peers: int, num_params: int) -> float:
+    """Bytes that each of N peers sends in a ring all-reduce of P float32: 2 (N - 1) / N * 4 P.
+
+    Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms", section 3.
+    """
+    return 2 * (num_peers - 1) / num_peers * BYTES_PER_FLOAT * num_params
 
 
 def commit_latencies(peers: Sequence[PeerRecord]) -> list[float]:

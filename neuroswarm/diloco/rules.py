@@ -18,6 +18,8 @@ from neuroswarm.config.legality import (
     CodecName,
     KrumNeighbours,
     NormScaling,
+    OptimizerName,
+    ScheduleName,
     check_pair,
     default_method,
 )
@@ -84,6 +86,22 @@ class Rules(BaseModel):
     """Fewest inner steps of a round."""
     inner_steps_max: int = Field(default=1000, ge=1, le=1_000_000)
     """Most inner steps of a round."""
+
+    inner_optimizer: OptimizerName = "adamw"
+    """Every peer's own optimiser: AdamW, or Muon for the matrices inside the model."""
+    inner_lr: float = Field(default=2e-3, gt=0, le=10)
+    """Learning rate of the inner steps after the warm-up."""
+    warmup_steps: int = Field(default=100, ge=0, le=1_000_000_000)
+    """Inner steps over which it rises, counted from round 0 on: once for the swarm."""
+    lr_schedule: ScheduleName = "constant"
+    """How it falls: not at all, as half a cosine, or (`wsd`) straight in the last part."""
+    schedule_rounds: int = Field(default=0, ge=0, le=1_000_000_000)
+    """Rounds from 0 on over which the schedule runs; then it stays at `lr_floor`. 0: no end,
+    and so no fall."""
+    decay_share: float = Field(default=0.2, gt=0, le=1)
+    """Share of `schedule_rounds` at their end in which `wsd` falls."""
+    lr_floor: float = Field(default=0.1, ge=0, le=1)
+    """What the rate falls to, as a share of `inner_lr`."""
 
     revision: int = Field(default=0, ge=0, le=limits.MAX_COUNT)
     """How often the owner has changed the rules."""

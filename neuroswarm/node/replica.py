@@ -19,7 +19,7 @@ from neuroswarm.codecs.payload import Payload
 from neuroswarm.codecs.registry import Codec, codec_of
 from neuroswarm.diloco.ledger import Ledger, Written
 from neuroswarm.diloco.publication import Publication
-from neuroswarm.diloco.schedule import get_inner_steps
+from neuroswarm.diloco.schedule import get_inner_steps, plan_inner_steps
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import RoundError, SchemaMismatch
 from neuroswarm.models.fragments import Fragments
@@ -165,7 +165,12 @@ class Replica:
             self.codec,
             contribution_momentum=state.rules.contribution_momentum,
         )
-        await self._compute.run(self._trainer.load, state.params)
+
+        def begin() -> None:
+            self._trainer.follow(plan_inner_steps(state.rules, state.round))
+            self._trainer.load(state.params)
+
+        await self._compute.run(begin)
 
     async def restore(self, snapshot: Snapshot, *, has_published: bool) -> None:
         """Take everything up where a snapshot was made.
@@ -186,6 +191,8 @@ class Replica:
         self._ledger.carry(snapshot.outer, snapshot.local, self._me, is_published=has_published)
 
         def restore_inner() -> None:
+            rules, round_ = snapshot.outer.rules, snapshot.outer.round
+            self._trainer.follow(plan_inner_steps(rules, round_))
             self._trainer.load(snapshot.local)
             self._trainer.load_inner_state(*snapshot.inner)
 
@@ -326,6 +333,7 @@ class Replica:
             self._ready = None
             self._books.move_each(self.state, new, self._me, self._trainer.shift_fragment)
             self._hold(new)
+            self._trainer.follow(plan_inner_steps(new.rules, new.round))
             self._books.use_codec(self.codec, contribution_momentum=new.rules.contribution_momentum)
             self.solo.end_commit()
 

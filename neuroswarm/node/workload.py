@@ -103,7 +103,7 @@ def make_genesis(
 
 def make_rules(config: SwarmNodeConfig) -> Rules:
     """The rules that this node's settings would give a new swarm."""
-    diloco, aggregation = config.diloco, config.aggregation
+    diloco, aggregation, training = config.diloco, config.aggregation, config.training
     return Rules(
         aggregation_method=aggregation.method,
         krum_f=aggregation.krum_f,
@@ -125,6 +125,13 @@ def make_rules(config: SwarmNodeConfig) -> Rules:
         inner_steps=diloco.inner_steps,
         inner_steps_min=diloco.inner_steps_min,
         inner_steps_max=diloco.inner_steps_max,
+        inner_optimizer=training.optimizer,
+        inner_lr=training.lr,
+        warmup_steps=training.warmup_steps,
+        lr_schedule=training.lr_schedule,
+        schedule_rounds=training.schedule_rounds,
+        decay_share=training.decay_share,
+        lr_floor=training.lr_floor,
         owner=config.network.owner,
     )
 

@@ -12,18 +12,21 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from neuroswarm.clock import Clock
+from neuroswarm.config.legality import OptimizerName
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.data.sampler import Batch
+from neuroswarm.diloco.schedule import InnerPlan
 from neuroswarm.errors import CheckpointError, ComputeError, NonFiniteLoss
 from neuroswarm.models.fragments import Fragments
 from neuroswarm.training.loss import LossFunction, next_token_loss
-from neuroswarm.training.optimizer import InnerOptimizer
+from neuroswarm.training.optimizer import STATE_PREFIXES, InnerOptimizer
 
 MAX_DROPPED_IN_A_ROW = 50
 """Dropped steps after which the parameters, not the data, must be at fault."""
@@ -90,7 +93,7 @@ class Trainer:
     Args:
         model: Any module; see `next_token_loss` for the forms of `forward`. In training mode.
         batches: The data.
-        config: The inner optimiser's settings.
+        config: The inner optimiser's settings; optimiser and learning rate until there is a plan.
         clock: Measures steps.
         loss_fn: Replaces `next_token_loss`.
 
@@ -121,7 +124,9 @@ class Trainer:
         self._loss_fn = loss_fn
         self._clock = clock
         self._seed = config.seed
-        self._optimizer = InnerOptimizer(self.fragments.parameters, config, model)
+        self._config = config
+        self._plan = InnerPlan(config.optimizer, partial(_warming_up, config))
+        self._optimizer = self._make_optimizer(config.optimizer)
         self.device = self.fragments.parameters[0][1].device
         """Where the model is."""
         self._position = 0
@@ -145,10 +150,16 @@ class Trainer:
             is_usable = math.isfinite(value) and self._differentiate(loss)
         self._position += 1
         if is_usable:
-            self._optimizer.update(self.total.steps)
+            self._optimizer.update(self._plan.lr(self.progress.steps))
         self._optimizer.zero_grad()  # their memory is for whoever comes between two steps
         tokens = self._count(value, targets.numel(), is_usable)
         return StepReport(value, tokens, self._clock.monotonic() - began, not is_usable)
+
+    def follow(self, plan: InnerPlan) -> None:
+        """Take the next steps by this plan; another optimiser than before starts anew."""
+        self._plan = plan
+        if plan.optimizer != self._optimizer.name:
+            self._optimizer = self._make_optimizer(plan.optimizer)
 
     def mark_published(self, published: Progress) -> None:
         """Count only what came after `published`, which is `progress` of now or before."""
@@ -199,7 +210,7 @@ class Trainer:
 
         The parameters are not part of it: `local`.
         """
-        tensors = {f"adamw.{name}": value for name, value in self._optimizer.tensors().items()}
+        tensors = self._optimizer.tensors()
         for name, buffer in self._persistent_buffers().items():
             tensors[f"buffer.{name}"] = buffer.detach().cpu().clone()
         return tensors, {
@@ -226,9 +237,12 @@ class Trainer:
             self._load_counters(counters)
         except (KeyError, TypeError) as error:
             raise CheckpointError(f"counter missing in the checkpoint: {error}") from error
-        self._optimizer.load(_under("adamw.", tensors))
+        self._optimizer.load({k: v for k, v in tensors.items() if k.startswith(STATE_PREFIXES)})
         for name, buffer in buffers.items():
             buffer.copy_(given[name])
+
+    def _make_optimizer(self, name: OptimizerName) -> InnerOptimizer:
+        return InnerOptimizer(self.fragments.parameters, self._config, self._model, name)
 
     def _differentiate(self, loss: Tensor) -> bool:
         self._optimizer.zero_grad()
@@ -270,6 +284,10 @@ class Trainer:
         self.num_dropped = counters["num_dropped"]
         self.last_loss = counters["last_loss"]
         self.progress, self.total = progress, total
+
+
+def _warming_up(config: TrainingConfig, steps: int) -> float:
+    return config.lr * min(1.0, (steps + 1) / max(1, config.warmup_steps))
 
 
 def _scalar(loss: Tensor) -> float:

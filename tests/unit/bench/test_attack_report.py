@@ -7,8 +7,9 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from neuroswarm.bench.attack_report import check_promises, finite, summarise
-from neuroswarm.bench.execution import Result
+from neuroswarm.bench.attack_report import check_promises, summarise
+from neuroswarm.bench.campaign import finite
+from neuroswarm.bench.jobs import Result
 from neuroswarm.bench.matrix import NO_ATTACK, Job
 from neuroswarm.bench.tables import attack_rows, fact_lines, gossip_rows, make_markdown
 from neuroswarm.bench.task import Task
@@ -22,13 +23,13 @@ GOSSIP = {"rounds": 12, "rounds_equal": 12, "repairs": 0, "inner_steps": 100.0, 
 
 def result(
     arm: str, attack: str, loss: float, *, seed: int = 11, honest: int = 6, **details: Any
-) -> Result:
+) -> Result[Job]:
     hostile = 0 if attack == NO_ATTACK else 2
     job = Job(arm, attack, seed, honest, hostile, Task(), Rules())
     return Result(job, loss, 1.0, {**(GOSSIP if job.is_gossip else COUNTS), **details})
 
 
-def good() -> list[Result]:
+def good() -> list[Result[Job]]:
     """Everything as promised: default 1.05 at worst, mean 2.5, sparse 1.02."""
     found = []
     for seed, shift in ((11, 0.0), (12, 0.02)):
@@ -49,11 +50,13 @@ def good() -> list[Result]:
     return found
 
 
-def broken(results: list[Result]) -> list[str]:
+def broken(results: list[Result[Job]]) -> list[str]:
     return [promise.name for promise in check_promises(summarise(results)) if not promise.holds]
 
 
-def changed(arm: str, attack: str, loss: float, *, honest: int = 6, **details: Any) -> list[Result]:
+def changed(
+    arm: str, attack: str, loss: float, *, honest: int = 6, **details: Any
+) -> list[Result[Job]]:
     """The good results with others for one kind of run."""
     return [
         replace(r, loss=loss, details={**r.details, **details})

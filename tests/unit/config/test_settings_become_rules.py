@@ -3,17 +3,27 @@
 import pytest
 from pydantic.fields import FieldInfo
 
-from neuroswarm.config import AggregationConfig, DilocoConfig, SwarmNodeConfig
+from neuroswarm.config import AggregationConfig, DilocoConfig, SwarmNodeConfig, TrainingConfig
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.schedule import get_inner_steps
 from neuroswarm.node.workload import make_rules
 
+TRAINING_RULES = {
+    "optimizer": "inner_optimizer",
+    "lr": "inner_lr",
+    "warmup_steps": "warmup_steps",
+    "lr_schedule": "lr_schedule",
+    "schedule_rounds": "schedule_rounds",
+    "decay_share": "decay_share",
+    "lr_floor": "lr_floor",
+}
 SETTINGS: dict[str, FieldInfo] = {
     **DilocoConfig.model_fields,
     **{
         "aggregation_method" if name == "method" else name: field
         for name, field in AggregationConfig.model_fields.items()
     },
+    **{rule: TrainingConfig.model_fields[name] for name, rule in TRAINING_RULES.items()},
 }
 
 
@@ -25,6 +35,15 @@ def test_settings_that_are_changed_change_the_rules():
     config = SwarmNodeConfig(
         diloco={"codec": "topk", "topk_chunk": 64, "topk_kept": 4, "contribution_momentum": 0.5},
         aggregation={"bucket_size": 2, "norm_scaling": "clip"},
+        training={
+            "optimizer": "muon",
+            "lr": 0.01,
+            "warmup_steps": 7,
+            "lr_schedule": "wsd",
+            "schedule_rounds": 90,
+            "decay_share": 0.5,
+            "lr_floor": 0.0,
+        },
     )
     assert make_rules(config) == Rules(
         codec="topk",
@@ -34,6 +53,13 @@ def test_settings_that_are_changed_change_the_rules():
         contribution_momentum=0.5,
         bucket_size=2,
         norm_scaling="clip",
+        inner_optimizer="muon",
+        inner_lr=0.01,
+        warmup_steps=7,
+        lr_schedule="wsd",
+        schedule_rounds=90,
+        decay_share=0.5,
+        lr_floor=0.0,
     )
 
 

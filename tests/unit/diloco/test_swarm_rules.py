@@ -17,12 +17,14 @@ def test_the_bytes_of_the_defaults_never_change():
     # Every digest of every swarm covers these bytes.
     assert Rules().to_bytes() == (
         b'{"aggregation_method":"trimmed_mean","auto_scale":true,"bucket_size":1,"codec":"int4",'
-        b'"codec_block":256,"contribution_momentum":0.0,"cosine_threshold":0.5,'
-        b'"expelled":[],"inner_steps":500,"inner_steps_max":1000,"inner_steps_min":50,'
-        b'"krum_f":0,"krum_neighbours":"n-f-2","magnitude_ratio_threshold":10.0,'
+        b'"codec_block":256,"contribution_momentum":0.0,"cosine_threshold":0.5,"decay_share":0.2,'
+        b'"expelled":[],"inner_lr":0.002,"inner_optimizer":"adamw","inner_steps":500,'
+        b'"inner_steps_max":1000,"inner_steps_min":50,'
+        b'"krum_f":0,"krum_neighbours":"n-f-2","lr_floor":0.1,"lr_schedule":"constant",'
+        b'"magnitude_ratio_threshold":10.0,'
         b'"norm_scaling":"down","outer_lr":0.7,"outer_momentum":0.9,"owner":"","revision":0,'
-        b'"topk_chunk":4096,'
-        b'"topk_kept":64,"trimmed_mean_beta":0.1,"use_nnm":true}'
+        b'"schedule_rounds":0,"topk_chunk":4096,'
+        b'"topk_kept":64,"trimmed_mean_beta":0.1,"use_nnm":true,"warmup_steps":100}'
     )
 
 

@@ -10,6 +10,7 @@ from neuroswarm.clock import SystemClock
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens
+from neuroswarm.diloco.schedule import InnerPlan
 from neuroswarm.errors import CheckpointError, ComputeError, NonFiniteLoss
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.training.loss import next_token_loss, takes_targets
@@ -71,9 +72,12 @@ def test_training_lowers_the_held_out_loss():
     assert trained.evaluate(None, 2) < 0.6 * before
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("make", [lambda: Transformer(SHAPE), noisy], ids=["transformer", "noisy"])
-def test_a_resumed_trainer_equals_the_uninterrupted_one_bit_for_bit(make):
+def test_a_resumed_trainer_equals_the_uninterrupted_one_bit_for_bit(make, optimizer):
+    plan = InnerPlan(optimizer, lambda steps: 0.01 / (1 + steps))
     whole = trainer(make())
+    whole.follow(plan)
     for _ in range(5):
         whole.step()
     whole.mark_published(whole.progress)
@@ -85,6 +89,7 @@ def test_a_resumed_trainer_equals_the_uninterrupted_one_bit_for_bit(make):
     torch.rand(17)  # what others draw does not matter
     resumed = trainer(make())
     resumed.step()  # nor what it did before
+    resumed.follow(plan)
     resumed.load(local)
     resumed.load_inner_state(tensors, counters)
     assert not equal(resumed, whole)
@@ -133,27 +138,57 @@ def test_progress_counts_since_the_publication_and_in_all():
     assert report.seconds > 0
 
 
-def test_the_learning_rate_warms_up_and_gradients_are_clipped():
-    weight = nn.Parameter(torch.zeros(1))
-    optimizer = InnerOptimizer([("w", weight)], CONFIG)
+def one_weight(shape: tuple[int, ...] = (1,)) -> tuple[nn.Parameter, InnerOptimizer]:
+    weight = nn.Parameter(torch.ones(shape))
+    return weight, InnerOptimizer([("w", weight)], CONFIG, nn.Module())
+
+
+def test_gradients_are_clipped_and_a_step_is_as_long_as_its_rate():
+    weight, optimizer = one_weight()
     moves = []
-    for update in range(5):
+    for lr in (1e-3, 2e-3, 3e-3):
         weight.grad = torch.full((1,), 7.0)
         assert optimizer.clip() == pytest.approx(7.0)
         assert weight.grad.item() == pytest.approx(CONFIG.clip_norm, rel=1e-4)
         before = weight.item()
-        optimizer.update(update)
+        optimizer.update(lr)
         moves.append(before - weight.item())
-    assert moves == pytest.approx([CONFIG.lr * k / 3 for k in (1, 2, 3, 3, 3)], rel=1e-3)
+    assert moves == pytest.approx([1e-3, 2e-3, 3e-3], rel=1e-3)
+
+
+def test_the_rate_is_the_plan_s_from_the_next_step_on():
+    trained, still = trainer(), trainer()
+    trained.follow(InnerPlan("adamw", lambda steps: 0.0 if steps < 2 else 1e-2))
+    before = still.local()
+    for _ in range(2):
+        trained.step()
+        assert all(map(torch.equal, trained.local(), before))
+    trained.step()
+    assert not any(map(torch.equal, trained.local(), before))
+
+
+def test_without_a_plan_the_rate_warms_up():
+    asked = []
+    watched, planned = trainer(), trainer()
+
+    def ramp(steps: int) -> float:
+        asked.append(steps)
+        return CONFIG.lr * min(1, (steps + 1) / CONFIG.warmup_steps)
+
+    planned.follow(InnerPlan("adamw", ramp))
+    for _ in range(4):
+        watched.step()
+        planned.step()
+    assert asked == [0, 1, 2, 3]
+    assert all(map(torch.equal, watched.local(), planned.local()))
 
 
 def test_only_matrices_decay():
-    matrix, gain = nn.Parameter(torch.ones(1, 1)), nn.Parameter(torch.ones(1))
-    optimizer = InnerOptimizer([("m", matrix), ("g", gain)], CONFIG)
-    matrix.grad, gain.grad = torch.zeros(1, 1), torch.zeros(1)
-    optimizer.update(10)
-    assert gain.item() == 1.0
-    assert matrix.item() == pytest.approx(1 - CONFIG.lr * CONFIG.weight_decay)
+    for shape, kept in (((1, 1), 1 - CONFIG.lr * CONFIG.weight_decay), ((1,), 1.0)):
+        weight, optimizer = one_weight(shape)
+        weight.grad = torch.zeros(shape)
+        optimizer.update(CONFIG.lr)
+        assert weight.item() == pytest.approx(kept)
 
 
 def test_shift_moves_and_load_replaces_the_parameters():
