@@ -1,6 +1,6 @@
 """The arms of the convergence benchmark, each with the best learning rate that was found for it.
 
-A table; how its numbers were found is in `docs/convergence.md`.
+A table; how its numbers were found, and what came of each, is in `docs/convergence.md`.
 """
 
 from __future__ import annotations
@@ -10,23 +10,65 @@ from typing import Any
 from neuroswarm.bench.convergence_plan import Arm
 
 _COSINE = {"lr_schedule": "cosine", "lr_floor": 0.0, "warmup_steps": 40}
+_MEAN = {"aggregation_method": "mean", "use_nnm": False}
+_TWO_BITS = {"codec": "topk", "topk_chunk": 256, "topk_kept": 256}
+_SPARSE = {"codec": "topk", "topk_chunk": 512, "topk_kept": 32}
+_SPARSER = {"codec": "topk", "topk_chunk": 4096, "topk_kept": 64}
 
 
-def _adamw(lr: float, **rules: Any) -> dict[str, Any]:
-    return {"inner_optimizer": "adamw", "inner_lr": lr, **_COSINE, **rules}
+def _adamw(**rules: Any) -> dict[str, Any]:
+    return {"inner_optimizer": "adamw", "inner_lr": 4e-3, **_COSINE, **rules}
 
 
-def _muon(lr: float, **rules: Any) -> dict[str, Any]:
-    return {"inner_optimizer": "muon", "inner_lr": lr, **_COSINE, **rules}
+def _muon(**rules: Any) -> dict[str, Any]:
+    return {"inner_optimizer": "muon", "inner_lr": 8e-3, **_COSINE, **rules}
 
 
-ARMS = (
-    Arm("alone, AdamW", "alone", _adamw(4e-3), is_quick=True),
-    Arm("alone, Muon", "alone", _muon(8e-3), is_quick=True),
-    Arm("synchronous, AdamW", "synchronous", _adamw(4e-3), is_quick=True),
-    Arm("synchronous, Muon", "synchronous", _muon(8e-3), is_quick=True),
-    Arm("Muon, H 26", "swarm", _muon(8e-3, inner_steps=26), is_quick=True),
-    Arm("AdamW, H 10", "swarm", _adamw(4e-3, inner_steps=10)),
-    Arm("AdamW, H 50", "swarm", _adamw(4e-3, inner_steps=50)),
-    Arm("AdamW, H 100", "swarm", _adamw(4e-3, inner_steps=100)),
+def _outer(lr: float, momentum: float) -> dict[str, Any]:
+    return {"auto_scale": False, "outer_lr": lr, "outer_momentum": momentum}
+
+
+REFERENCES = (
+    Arm("alone, AdamW", "alone", _adamw(), "quick"),
+    Arm("alone, Muon", "alone", _muon(), "quick"),
+    Arm("synchronous, AdamW", "synchronous", _adamw(), "quick"),
+    Arm("synchronous, Muon", "synchronous", _muon(), "quick"),
 )
+
+ASKED = (
+    Arm("AdamW, H 10", "swarm", _adamw(inner_steps=10), "full"),
+    Arm("AdamW, H 50", "swarm", _adamw(inner_steps=50), "full"),
+    Arm("AdamW, H 100", "swarm", _adamw(inner_steps=100), "full"),
+)
+
+HUNDRED = (
+    Arm("Muon, H 26", "swarm", _muon(inner_steps=26), "quick"),
+    Arm("Muon, H 26, half rate", "swarm", _muon(inner_steps=26, inner_lr=4e-3)),
+    Arm("Muon, H 26, double rate", "swarm", _muon(inner_steps=26, inner_lr=16e-3)),
+    Arm("Muon, H 26, no momentum", "swarm", _muon(inner_steps=26, **_outer(1.0, 0.0))),
+    Arm("Muon, H 26, momentum 0.7", "swarm", _muon(inner_steps=26, **_outer(1.0, 0.7))),
+    Arm("Muon, H 26, momentum 0.8", "swarm", _muon(inner_steps=26, **_outer(0.8, 0.8))),
+    Arm("Muon, H 26, mean", "swarm", _muon(inner_steps=26, **_MEAN)),
+    Arm("Muon, H 26, constant", "swarm", _muon(inner_steps=26, lr_schedule="constant")),
+    Arm("Muon, H 26, wsd", "swarm", _muon(inner_steps=26, lr_schedule="wsd", decay_share=0.5)),
+    Arm("Muon, H 16, two bits", "swarm", _muon(inner_steps=16, **_TWO_BITS)),
+    Arm("Muon, H 5, sparse", "swarm", _muon(inner_steps=5, **_SPARSE, **_outer(1.0, 0.0))),
+    Arm("AdamW, H 26", "swarm", _adamw(inner_steps=26)),
+)
+
+FOUR_HUNDRED = (
+    Arm("Muon, H 104", "swarm", _muon(inner_steps=104), "quick"),
+    Arm("Muon, H 104, double rate", "swarm", _muon(inner_steps=104, inner_lr=16e-3)),
+    Arm("Muon, H 104, momentum 0.7", "swarm", _muon(inner_steps=104, **_outer(1.0, 0.7))),
+    Arm("Muon, H 64, two bits", "swarm", _muon(inner_steps=64, **_TWO_BITS)),
+    Arm("Muon, H 64, two bits, momentum 0.7", "swarm",
+        _muon(inner_steps=64, **_TWO_BITS, **_outer(1.0, 0.7))),
+    Arm("Muon, H 20, sparse", "swarm", _muon(inner_steps=20, **_SPARSE)),
+    Arm("Muon, H 20, sparse, no momentum", "swarm",
+        _muon(inner_steps=20, **_SPARSE, **_outer(1.0, 0.0))),
+    Arm("Muon, H 6, sparser, no momentum", "swarm",
+        _muon(inner_steps=6, **_SPARSER, **_outer(1.0, 0.0))),
+    Arm("AdamW, H 104", "swarm", _adamw(inner_steps=104)),
+)  # fmt: skip
+
+ARMS = (*REFERENCES, *ASKED, *HUNDRED, *FOUR_HUNDRED)

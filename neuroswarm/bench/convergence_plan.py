@@ -19,6 +19,7 @@ REPORTED_SEEDS = (11, 12, 13)
 """Seeds 1 and 2 were used to choose the arms' learning rates and schedules; not reported."""
 
 Kind = Literal["alone", "synchronous", "swarm"]
+Stage = Literal["quick", "full", "search"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,13 @@ class Arm:
         name: In tables and flags.
         kind: One peer by itself; four that average gradients at every step; or the swarm.
         rules: Fields of `Rules` that differ from their defaults. `inner_steps` is H.
-        is_quick: Whether the quick benchmark has it.
+        stage: The smallest benchmark that has it; `search` is everything that was tried.
     """
 
     name: str
     kind: Kind
     rules: Mapping[str, Any] = field(default_factory=dict)
-    is_quick: bool = False
+    stage: Stage = "search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,12 @@ class Size:
 QUICK = Size(
     Task(dim=128, num_layers=2, num_heads=4, context=64, batch_size=8,
          eval_batches=12, eval_batch_size=64),
-    steps=800,
+    steps=832,
 )  # fmt: skip
 FULL = Size(
     Task(dim=192, num_layers=3, num_heads=6, context=128, batch_size=8,
          eval_batches=16, eval_batch_size=64),
-    steps=1600,
+    steps=1664,
 )  # fmt: skip
 
 
@@ -86,8 +87,11 @@ class Selection:
 
     seeds: Sequence[int] = REPORTED_SEEDS
     arms: Sequence[str] = ()
-    """Empty: all, or all quick ones."""
+    """Empty: those of the stage."""
     is_quick: bool = False
+    """The small model, and of the arms the quick ones."""
+    is_search: bool = False
+    """All arms, whatever the model."""
     steps: int | None = None
     """Instead of the size's."""
     times_lr: float = 1.0
@@ -111,13 +115,13 @@ def plan(selection: Selection, arms: Iterable[Arm]) -> list[Job]:
     for name in selection.arms:
         if name not in names:
             raise ConfigError(f"unknown arm: {name!r} (one of {', '.join(names)})")
-    wanted = [
-        arm
-        for arm in arms
-        if (
-            arm.name in selection.arms if selection.arms else arm.is_quick or not selection.is_quick
-        )
-    ]
+    if selection.arms:
+        wanted = [arm for arm in arms if arm.name in selection.arms]
+    elif selection.is_search:
+        wanted = arms
+    else:
+        stages = ("quick",) if selection.is_quick else ("quick", "full")
+        wanted = [arm for arm in arms if arm.stage in stages]
     jobs = [_job(arm, seed, selection) for arm in wanted for seed in selection.seeds]
     return sorted(jobs, key=lambda job: job.kind == "alone")
 

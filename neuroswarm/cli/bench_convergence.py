@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,9 +17,6 @@ from neuroswarm.cli.bench_options import (
 )
 from neuroswarm.cli.reports import JsonPath, conclude, require_file, write_report
 
-if TYPE_CHECKING:
-    from neuroswarm.bench.convergence_plan import Selection
-
 
 def convergence(
     *,
@@ -27,6 +24,9 @@ def convergence(
     quick: Annotated[
         bool,
         typer.Option("--quick", help="One seed, a small model, the best schedules, in minutes."),
+    ] = False,
+    search: Annotated[
+        bool, typer.Option("--search", help="Also all schedules that were tried.")
     ] = False,
     seeds: SeedsOption = None,
     arms: Annotated[
@@ -60,6 +60,7 @@ def convergence(
     from rich.console import Console
 
     from neuroswarm.bench.convergence_bench import Setup, run_convergence
+    from neuroswarm.bench.convergence_plan import REPORTED_SEEDS, Selection
     from neuroswarm.bench.convergence_report import table_rows
     from neuroswarm.bench.display import make_display
     from neuroswarm.bench.tables import make_table
@@ -68,7 +69,14 @@ def convergence(
     require_file(json_path)
     runs_path = runs_beside(json_path)
     setup = Setup(
-        _selection(quick=quick, seeds=seeds, arms=arms, steps=steps, times_lr=times_lr),
+        Selection(
+            choose_seeds(seeds, REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS),
+            split_names(arms or "", ";"),
+            is_quick=quick,
+            is_search=search,
+            steps=steps,
+            times_lr=times_lr,
+        ),
         num_processes=jobs or choose_num_threads(os.cpu_count() or 1),
         data=data,
         runs_path=runs_path,
@@ -80,12 +88,3 @@ def convergence(
         runs_path.unlink(missing_ok=True)
     console.print(make_table(table_rows(report)))
     return conclude(report)
-
-
-def _selection(
-    *, quick: bool, seeds: str | None, arms: str | None, steps: int | None, times_lr: float
-) -> Selection:
-    from neuroswarm.bench.convergence_plan import REPORTED_SEEDS, Selection
-
-    chosen = choose_seeds(seeds, REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS)
-    return Selection(chosen, split_names(arms or "", ";"), quick, steps, times_lr)

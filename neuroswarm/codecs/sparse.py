@@ -52,8 +52,8 @@ class Layout:
 
     @property
     def index_bits(self) -> int:
-        """Bits of an index within a chunk."""
-        return (self.chunk - 1).bit_length()
+        """Bits of an index within a chunk; none where every value is kept."""
+        return 0 if self.kept == self.chunk else (self.chunk - 1).bit_length()
 
     def num_chunks(self, num_params: int) -> int:
         """C; ValueError if there is no parameter."""
@@ -174,7 +174,8 @@ def pack(payload: Sparse) -> bytes:
     """The wire form: indices within their chunks, codes, scales.
 
     Indices take ceil(log2 chunk) bits and codes two (-3, -1, 1, 3 as 0 to 3), each list from
-    the lowest bit on and filled up to a whole byte with zeros; scales are little-endian.
+    the lowest bit on and filled up to a whole byte with zeros; scales are little-endian. Where
+    every value is kept there are no indices.
     """
     indices = (payload.positions % payload.block).numpy()
     levels = ((payload.codes + MAX_CODE) // 2).numpy()
@@ -206,7 +207,10 @@ def unpack(data: Buffer, num_params: int, layout: Layout) -> Sparse:
     raw = np.frombuffer(data, dtype=np.uint8)
     codes_at = -(-num_kept * layout.index_bits // 8)
     scales_at = codes_at + -(-num_kept // 4)
-    indices = _unpack_bits(raw[:codes_at], num_kept, layout.index_bits)
+    if layout.index_bits:
+        indices = _unpack_bits(raw[:codes_at], num_kept, layout.index_bits)
+    else:
+        indices = np.arange(num_kept) % layout.chunk
     levels = _unpack_bits(raw[codes_at:scales_at], num_kept, 2)
     scales = np.frombuffer(data, dtype="<f4", offset=scales_at).astype(np.float32)
     if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from neuroswarm.rounds.phases import Phase
 from neuroswarm.testing.swarm import Swarm
 
 ROUNDS = 10
+FALLING = {
+    "optimizer": "muon",
+    "warmup_steps": 6,
+    "lr_schedule": "cosine",
+    "schedule_rounds": ROUNDS,
+}
 OFTEN = {"checkpoint": {"interval_s": 0.05, "max_checkpoints": 3}}
 
 
-async def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path: Path):
-    async with Swarm(tmp_path / "whole", step_s=0.02, **OFTEN) as swarm:
+@pytest.mark.parametrize("training", [{}, FALLING], ids=["adamw", "muon"])
+async def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(
+    tmp_path: Path, training: dict[str, Any]
+):
+    async with Swarm(tmp_path / "whole", step_s=0.02, training=training, **OFTEN) as swarm:
         (anna,) = await swarm.start("anna")
         await swarm.until_round(ROUNDS)
         whole = await anna.digests()
-    async with Swarm(tmp_path / "killed", step_s=0.02, **OFTEN) as swarm:
+    async with Swarm(tmp_path / "killed", step_s=0.02, training=training, **OFTEN) as swarm:
         (anna,) = await swarm.start("anna")
         killed_in = []
         for round_ in range(1, ROUNDS, 2):

@@ -171,7 +171,7 @@ def test_without_references_there_is_no_share_and_nothing_is_promised_of_it():
 
 def test_the_plan_gives_every_arm_the_same_steps_and_its_own_rate():
     jobs = plan(Selection(is_quick=True, seeds=(5, 6), times_lr=2.0), ARMS)
-    quick = [arm for arm in ARMS if arm.is_quick]
+    quick = [arm for arm in ARMS if arm.stage == "quick"]
     assert len(jobs) == 2 * len(quick)
     assert {made.steps for made in jobs} == {QUICK.steps}
     assert all(sum(made.round_lengths) == made.steps for made in jobs)
@@ -179,6 +179,8 @@ def test_the_plan_gives_every_arm_the_same_steps_and_its_own_rate():
     assert rates == {arm.name: 2 * arm.rules["inner_lr"] for arm in quick}
     assert {arm.kind for arm in quick} == {"alone", "synchronous", "swarm"}
     assert len({arm.name for arm in ARMS}) == len(ARMS)
+    everything = plan(Selection(is_quick=True, is_search=True, seeds=(5,)), ARMS)
+    assert len(everything) == len(ARMS) > len(plan(Selection(seeds=(5,)), ARMS)) > len(quick)
 
 
 def test_from_flags_to_the_report_and_its_table(

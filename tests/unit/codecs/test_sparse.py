@@ -41,6 +41,16 @@ def test_the_packed_size_is_indices_codes_and_scales():
     assert Layout(4097, 64).index_bits == 13
 
 
+def test_where_every_value_is_kept_no_index_is_sent():
+    layout = Layout(256, 256)
+    assert layout.packed_size(1000) == 1000 // 4 + 4 * 4
+    values = seeded(1000)
+    payload = unpack(pack(encode_topk(values, layout)), 1000, layout)
+    assert torch.equal(payload.positions, torch.arange(1000))
+    assert torch.equal(payload.decode().sign(), values.sign())
+    assert (payload.decode() - values).square().mean() < 0.13  # the best 4 levels: 0.1175
+
+
 def test_the_default_is_over_140_times_smaller_than_float32():
     assert 4 * 10**6 / codec_of(Rules(codec="topk")).packed_size(10**6) > 140
 
