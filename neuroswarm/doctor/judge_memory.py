@@ -16,6 +16,8 @@ USUAL_PEAK_BYTES = 600_000_000
 """What torch and one step of the default model take, if it was not measured."""
 USUAL_SPACE_BYTES = 4_000_000_000
 """Address space that torch maps, if it was not measured."""
+BESIDE_TORCH_BYTES = 400_000_000
+"""Address space that a node maps besides: its servers, and the stacks and heaps of its threads."""
 BYTES_PER_PARAMETER = 64
 """Besides the step: outer states that are kept for others, residual, ledger, contributions."""
 USUAL_PARAMETERS = 1_000_000
@@ -45,7 +47,7 @@ def estimate_need(torch: TorchFacts | None) -> int:
 
 def _space_need(torch: TorchFacts | None) -> int:
     measured = torch.peak_space_bytes if torch is not None and torch.is_whole else None
-    return measured or USUAL_SPACE_BYTES
+    return (measured + BESIDE_TORCH_BYTES) if measured else USUAL_SPACE_BYTES
 
 
 def judge_memory(

@@ -139,16 +139,16 @@ def test_the_memory_limit_of_a_container(tmp_path: Path):
 
 def test_a_limit_of_the_address_space(tmp_path: Path):
     """A limit that the kernel holds torch to."""
-    space = str(900_000_000)
+    space = str(700_000_000)
     require(["prlimit", f"--as={space}", "true"], "limits of a process")
     found = run_doctor(
-        shown="ulimit -v 878906; neuroswarm doctor",
+        shown="ulimit -v 683593; neuroswarm doctor",
         before=["prlimit", f"--as={space}"], folder=tmp_path,
     )  # fmt: skip
     assert found.code == 70
     for check in ("torch", "memory"):
         assert found.level(check) == "fail"
-    assert "address space is limited to 900 MB" in found.of("memory")[0]
+    assert "address space is limited to 700 MB" in found.of("memory")[0]
     compare("address-space", found, ["memory"])
 
 

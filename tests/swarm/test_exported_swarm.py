@@ -27,7 +27,7 @@ async def test_gpt2_trained_by_three_nodes_loads_offline_and_gives_equal_logits(
     (tmp_path / "text").write_text(TEXT)
     training: dict[str, Any] = {**SETTINGS["training"], "model": f"hf:{folder}"}
     async with Swarm(
-        tmp_path, make_workload=lambda _: Workload(data=tmp_path / "text"), training=training
+        tmp_path, make_workload=lambda *_: Workload(data=tmp_path / "text"), training=training
     ) as swarm:
         members = anna, *_ = await swarm.found("anna", "bert", "carl")
         assert anna.parts.trainer.fragments.names[0] == "transformer.wte"  # the tied head is this

@@ -182,7 +182,7 @@ def test_power(facts: MachineFacts, level: Level, said: str, fix: str):
         (
             replace(FREE, address_space_limit=2 * GB),
             Level.FAIL,
-            "address space is limited to 2.0 GB; a node maps about 3.0 GB",
+            "address space is limited to 2.0 GB; a node maps about 3.4 GB",
             "ulimit -v unlimited",
         ),
         (replace(FREE, address_space_limit=4 * GB), Level.OK, "6.0 GB", "^$"),
