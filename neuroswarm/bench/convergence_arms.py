@@ -17,7 +17,7 @@ _SPARSER = {"codec": "topk", "topk_chunk": 4096, "topk_kept": 64}
 
 
 def _adamw(**rules: Any) -> dict[str, Any]:
-    return {"inner_optimizer": "adamw", "inner_lr": 4e-3, **_COSINE, **rules}
+    return {"inner_optimizer": "adamw", "inner_lr": 2e-3, **_COSINE, **rules}
 
 
 def _muon(**rules: Any) -> dict[str, Any]:
@@ -68,11 +68,11 @@ HUNDRED = (
 )  # fmt: skip
 
 FOUR_HUNDRED = (
-    Arm("Muon, two bits, H 54", "swarm", _muon(inner_steps=54, **_TWO_BITS), "quick"),
-    Arm("Muon, two bits, H 54, no momentum", "swarm",
-        _muon(inner_steps=54, **_TWO_BITS, **_outer(1.0, 0.0))),
-    Arm("Muon, two bits, H 54, momentum 0.7", "swarm",
-        _muon(inner_steps=54, **_TWO_BITS, **_outer(1.0, 0.7))),
+    Arm("Muon, two bits, H 56", "swarm", _muon(inner_steps=56, **_TWO_BITS), "quick"),
+    Arm("Muon, two bits, H 56, no momentum", "swarm",
+        _muon(inner_steps=56, **_TWO_BITS, **_outer(1.0, 0.0))),
+    Arm("Muon, two bits, H 56, momentum 0.7", "swarm",
+        _muon(inner_steps=56, **_TWO_BITS, **_outer(1.0, 0.7))),
     Arm("Muon, H 104", "swarm", _muon(inner_steps=104), "full"),
     Arm("Muon, H 104, no momentum", "swarm", _muon(inner_steps=104, **_outer(1.0, 0.0))),
     Arm("Muon, sparse, H 20", "swarm", _muon(inner_steps=20, **_SPARSE)),

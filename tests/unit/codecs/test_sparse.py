@@ -48,7 +48,8 @@ def test_where_every_value_is_kept_no_index_is_sent():
     payload = unpack(pack(encode_topk(values, layout)), 1000, layout)
     assert torch.equal(payload.positions, torch.arange(1000))
     assert torch.equal(payload.decode().sign(), values.sign())
-    assert (payload.decode() - values).square().mean() < 0.13  # the best 4 levels: 0.1175
+    lost = (payload.decode() - values).square().sum() / values.square().sum()
+    assert lost < 0.14  # of a Gaussian the best 4 levels lose 0.1175
 
 
 def test_the_default_is_over_140_times_smaller_than_float32():
