@@ -16,7 +16,7 @@ from neuroswarm.errors import ConfigError
 
 NUM_PEERS = 4
 REPORTED_SEEDS = (11, 12, 13)
-"""Seeds 1 and 2 were used to choose the arms' learning rates and schedules; not reported."""
+"""Seed 1 was used to choose the arms' learning rates and schedules; it is not reported."""
 
 Kind = Literal["alone", "synchronous", "swarm"]
 Stage = Literal["quick", "full", "search"]
