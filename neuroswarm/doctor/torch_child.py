@@ -52,6 +52,8 @@ def _train(settings: dict[str, Any]) -> None:
     for _ in range(WARM_STEPS):
         trainer.step()
     steps = [trainer.step() for _ in range(TIMED_STEPS)]
+    if trainer.batching.num_halvings:  # a node might run, but has nothing left for rounds
+        raise RuntimeError(f"out of memory: only {trainer.batching.piece} windows at once fit")
     _say(
         device=str(trainer.device),
         num_threads=num_threads,

@@ -24,6 +24,10 @@ class DeviceClass(enum.Enum):
     SERVER = "server"
 
 
+NUMBERS: Mapping[DeviceClass | None, int] = {c: k for k, c in enumerate(DeviceClass, start=1)}
+"""Of the classes on the wire, as in `neuroswarm.v1.DeviceClass`; 0 is none."""
+OF_NUMBER: Mapping[int, DeviceClass] = dict(enumerate(DeviceClass, start=1))
+
 START_WINDOWS: Mapping[DeviceClass, int] = {
     DeviceClass.SERVER: 128,
     DeviceClass.DESKTOP: 64,

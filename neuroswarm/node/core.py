@@ -307,16 +307,10 @@ class NodeCore(Service):
         carriers = MeteredCarriers(inner, meter)
         reporter = Reporter(self, Statistics(home.key.node_id))
         membership = assemble_membership(
-            config,
-            carriers,
-            home=home,
-            tokens=self._tokens,
-            describe=reporter.describe,
-            hints=self._around.hints,
-            lookup=self._around.lookup,
-            locate=reporter.dht_endpoint,
+            config, carriers, home=home, tokens=self._tokens, describe=reporter.describe,
+            hints=self._around.hints, lookup=self._around.lookup, locate=reporter.dht_endpoint,
             clock=clock,
-        )
+        )  # fmt: skip
         presence = membership.record.presence
         self._vigil = Vigil(
             clock, presence, membership.peers, on_wake=membership.heartbeat.announce_now

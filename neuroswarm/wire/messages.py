@@ -7,14 +7,14 @@ Knows nothing of rounds in progress: freshness and agreement are judged elsewher
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from neuroswarm.errors import SchemaMismatch
-from neuroswarm.hardware.device_class import DeviceClass
+from neuroswarm.hardware.device_class import NUMBERS, OF_NUMBER, DeviceClass
 from neuroswarm.v1 import heartbeat_pb2, rounds_pb2
 from neuroswarm.values import NODE_ID_BYTES, Endpoint, NodeId, Reach
 from neuroswarm.wire import limits
@@ -24,9 +24,6 @@ from neuroswarm.wire.hosts import is_host
 M = TypeVar("M", bound=Message)
 
 _REACHES = frozenset(map(int, Reach))
-
-_CLASSES = dict(enumerate(DeviceClass, start=1))
-_CLASS_NUMBERS: Mapping[DeviceClass | None, int] = {c: number for number, c in _CLASSES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +233,9 @@ class Heartbeat:
     def encode(self) -> bytes:
         """The body to sign."""
         reach = heartbeat_pb2.Reachability.Name(self.reach)
-        proto = heartbeat_pb2.Heartbeat(
-            relays=self.relays,
-            reach=reach,
-            other_hosts=self.other_hosts,
-            device_class=heartbeat_pb2.DeviceClass.Name(_CLASS_NUMBERS.get(self.device_class, 0)),
-        )
+        kind = heartbeat_pb2.DeviceClass.Name(NUMBERS.get(self.device_class, 0))
+        proto = heartbeat_pb2.Heartbeat(relays=self.relays, reach=reach, device_class=kind)
+        proto.other_hosts.extend(self.other_hosts)
         for name in _HEARTBEAT_FIELDS:
             setattr(proto, name, getattr(self, name))
         return proto.SerializeToString(deterministic=True)
@@ -362,7 +356,7 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
         relays=tuple(map(NodeId, m.relays)),
         reach=Reach(m.reach) if m.reach in _REACHES else Reach.UNKNOWN,  # of a later version
         other_hosts=tuple(m.other_hosts),
-        device_class=_CLASSES.get(m.device_class),
+        device_class=OF_NUMBER.get(m.device_class),
     )
 
 
