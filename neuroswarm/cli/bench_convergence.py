@@ -63,7 +63,7 @@ def convergence(
     from neuroswarm.bench.convergence_plan import REPORTED_SEEDS, Selection
     from neuroswarm.bench.convergence_report import table_rows
     from neuroswarm.bench.display import make_display
-    from neuroswarm.bench.tables import make_table
+    from neuroswarm.bench.tables import markdown_table
     from neuroswarm.training.threads import choose_num_threads
 
     require_file(json_path)
@@ -86,5 +86,5 @@ def convergence(
     write_report(json_path, report)
     if runs_path is not None:
         runs_path.unlink(missing_ok=True)
-    console.print(make_table(table_rows(report)))
+    typer.echo(markdown_table(table_rows(report)))  # wider than many terminals: not cut
     return conclude(report)
