@@ -175,6 +175,13 @@ class CheckpointStore:
             self._prune()
         return path
 
+    @property
+    def num_damaged(self) -> int:
+        """Checkpoints and outer states that were set aside; CheckpointError if nobody can look."""
+        with translating("list", self._folder):
+            numbers = self._numbers(_DAMAGED)
+        return len(numbers) + len(self._outers.files(is_damaged=True))
+
     def load_latest(self) -> Recovered | None:
         """The newest that is whole, or None; damaged ones on the way are set aside.
 

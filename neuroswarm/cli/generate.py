@@ -35,6 +35,15 @@ def generate(
     seed: Annotated[
         int, typer.Option(min=0, help="The same seed writes the same text on one machine.")
     ] = 0,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="module:factory that made the model of an exported folder, if code of yours did: "
+            "none is run because a folder names it.",
+            metavar="MODULE:FACTORY",
+            show_default=False,
+        ),
+    ] = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(
@@ -59,13 +68,14 @@ def generate(
 
     configure_logging("warning", "plain")
     sampling = Sampling(max_tokens, temperature, top_k, seed)
-    model = load_text_model(source, None if tokenizer is None else _choose(tokenizer))
-    tokens = model.tokenizer.encode(prompt.encode()).tolist()
+    chosen = None if tokenizer is None else _choose(tokenizer)
+    speaker = load_text_model(source, chosen, factory=model or "")
+    tokens = speaker.tokenizer.encode(prompt.encode()).tolist()
     if not tokens:
         raise ConfigError("--prompt: no token of it (give some text to continue)")
     _show(prompt)
-    stream = TextStream(model.tokenizer, _show)
-    model.speak(tokens, sampling, stream.put)
+    stream = TextStream(speaker.tokenizer, _show)
+    speaker.speak(tokens, sampling, stream.put)
     stream.end()
     _show("\n")
 

@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from neuroswarm.config.model_shape import BUILT_IN, HF_PREFIX
 from neuroswarm.corpus.manifest import BYTES
 from neuroswarm.corpus.tokenizer import ByteTokenizer, FileTokenizer, Tokenizer
 from neuroswarm.errors import CheckpointCorrupt, CheckpointError, ConfigError
@@ -48,13 +49,17 @@ class TextModel:
     tokenizer: Tokenizer
 
 
-def load_text_model(path: Path, tokenizer: Tokenizer | None = None) -> TextModel:
+def load_text_model(
+    path: Path, tokenizer: Tokenizer | None = None, *, factory: str = ""
+) -> TextModel:
     """Load a model in evaluation mode, on the CPU.
 
     Args:
         path: A node's state folder, what `neuroswarm export` made, or the folder of a Hugging
             Face causal model.
         tokenizer: Instead of the one that is found there.
+        factory: `module:factory` that an export may name to be called: a folder from elsewhere
+            must not choose which code runs here.
 
     Raises:
         ConfigError: there is no model, or no tokenizer, or it cannot be made here.
@@ -67,6 +72,7 @@ def load_text_model(path: Path, tokenizer: Tokenizer | None = None) -> TextModel
         folder = source.model_folder
     elif (path / RECORD).is_file():
         record, folder = ModelRecord.decode((path / RECORD).read_bytes()), path
+        _require_trust(path, record, factory)
         model = _read_export(path, record)
     elif (path / CONFIG).is_file():
         model, record, folder = load_model(open_folder(path), seed=0), None, path
@@ -78,6 +84,15 @@ def load_text_model(path: Path, tokenizer: Tokenizer | None = None) -> TextModel
     model.eval()
     context = int(record.training["context"]) if record else 0
     return TextModel(_choose_speaker(model, context), tokenizer or _find_tokenizer(folder, record))
+
+
+def _require_trust(path: Path, record: ModelRecord, factory: str) -> None:
+    is_code = bool(record.model) and record.model not in BUILT_IN
+    if is_code and not record.model.startswith(HF_PREFIX) and record.model != factory:
+        raise ConfigError(
+            f"{path} says that code makes its model: {record.model} (if you trust what this "
+            f"imports here, give --model {record.model})"
+        )
 
 
 def _read_export(path: Path, record: ModelRecord) -> nn.Module:

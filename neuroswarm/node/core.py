@@ -243,6 +243,7 @@ class NodeCore(Service):
             params = await parts.compute.run(parts.trainer.local)
 
             def found() -> OuterState:
+                parts.home.require_nothing_lost()
                 if not parts.rounds.crowd.live():
                     parts.membership.acquaintance.search.require_admission()
                 return make_genesis(self.config, parts.trainer, params)

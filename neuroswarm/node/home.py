@@ -29,6 +29,7 @@ from neuroswarm.config.swarm_node import DEFAULT_STATE_DIR
 from neuroswarm.errors import CheckpointError, ConfigError
 from neuroswarm.hardware.storage import is_sd_card
 from neuroswarm.identity.node_key import NodeKey
+from neuroswarm.values import counted
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +106,20 @@ class Home:
                 "as before, another --state-dir, or --fresh to start anew"
             )
         return found
+
+    def require_nothing_lost(self) -> None:
+        """Refuse to begin anew where there were checkpoints: somebody may mend or have them.
+
+        Raises:
+            CheckpointError: some were set aside as damaged.
+        """
+        num_damaged = self.store.num_damaged
+        if num_damaged:
+            raise CheckpointError(
+                f"{self.store.folder}: {counted(num_damaged, 'checkpoint file')} cannot be read, "
+                "and no peer was found that has the swarm's state: no other swarm is started in "
+                "its place (start a node that has the state first, or give --fresh to begin anew)"
+            )
 
     def close(self) -> None:
         """Unlock the folder."""

@@ -153,7 +153,7 @@ class Recorder(Service):
             self.progressed.set()
 
     async def _finish(self, work: _Work) -> None:
-        loss = await self._replica.evaluate_state(work.state, self._eval_batches)
+        loss = await self._evaluate(work.state)
         known = loss if math.isfinite(loss) else None
         self._statistics.held_out_loss = known
         self.held_out.note_own(work.state, loss)
@@ -161,6 +161,14 @@ class Recorder(Service):
         await self._append({**work.event, "held_out_loss": known})
         if work.left is not None:
             await self._keep_left(work.left)
+
+    async def _evaluate(self, state: OuterState) -> float:
+        """Held-out loss; NaN where what measures it, which may be the user's, raises anything."""
+        try:
+            return await self._replica.evaluate_state(state, self._eval_batches)
+        except Exception:
+            logger.exception("round %d: the held-out loss was not measured", state.round)
+            return math.nan
 
     def _describe(self, commit: Commit, applied_at: float) -> dict[str, object]:
         return {

@@ -121,7 +121,7 @@ class Trainer(TrainedModel):
 
         Raises:
             NonFiniteLoss: 50 steps in a row had to be dropped.
-            OutOfMemory: not even one window fits.
+            OutOfMemory: not even one window fits, or the optimiser's state does not.
             ComputeError: the model returned something that is no loss.
         """
         began = self._clock.monotonic()
@@ -130,7 +130,7 @@ class Trainer(TrainedModel):
         value, is_usable = self._differentiate(inputs, targets)
         self._position += num_draws
         if is_usable:
-            self._optimizer.update(self._plan.lr(self.progress.steps))
+            self._update()
         self._optimizer.zero_grad()  # their memory is for whoever comes between two steps
         tokens = self._count(value, targets.numel(), is_usable)
         seconds = self._clock.monotonic() - began
@@ -233,6 +233,15 @@ class Trainer(TrainedModel):
         self._make_dense()
         return total, math.isfinite(self._optimizer.clip())
 
+    def _update(self) -> None:
+        try:
+            self._optimizer.update(self._plan.lr(self.progress.steps))
+        except (RuntimeError, MemoryError) as error:
+            self._optimizer.zero_grad()
+            if not is_out_of_memory(f"{type(error).__name__}: {error}"):
+                raise
+            raise OutOfMemory(f"no memory for the optimiser's state: {error}") from error
+
     def _make_dense(self) -> None:
         """Gradients of sparse embeddings as plain tensors: clipping and AdamW know no others."""
         for _, parameter in self.fragments.parameters:
@@ -267,7 +276,13 @@ class Trainer(TrainedModel):
         else:
             batch = self.batches.held_out(index, num_batches)
         inputs, targets = self._on_device(batch)
-        return _scalar(self._loss_fn(self._model, inputs, targets))
+        piece = self.batching.piece or len(inputs)  # no more at once than a step
+        pieces = zip(torch.split(inputs, piece), torch.split(targets, piece), strict=True)
+        return math.fsum(
+            _scalar(self._loss_fn(self._model, inputs_BT, targets_BT))
+            * (targets_BT.numel() / targets.numel())
+            for inputs_BT, targets_BT in pieces
+        )
 
     def _on_device(self, batch: Batch) -> Batch:
         return batch[0].to(self.device), batch[1].to(self.device)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from neuroswarm.errors import CheckpointError
 from neuroswarm.rounds.phases import Phase
 from neuroswarm.testing.swarm import Swarm
 
@@ -94,3 +95,20 @@ async def test_inner_steps_stop_at_the_end_of_a_lone_round_and_go_on_with_peers(
         assert anna.parts.rounds.driver.phase in set(Phase)
         events = [e for e in await anna.events() if e["event"] == "commit"]
         assert all(e["signers"] == [anna.node_id.hex()] for e in events[:3])
+
+
+async def test_a_node_whose_checkpoints_cannot_be_read_starts_no_swarm_in_their_place(
+    tmp_path: Path,
+):
+    async with Swarm(tmp_path, step_s=0.01) as swarm:
+        anna, bert = await swarm.found("anna", "bert")
+        await swarm.until_round(3)
+        await swarm.bury(anna, bert)
+        for file in (anna.folder / "checkpoints").rglob("*.safetensors"):
+            file.write_bytes(file.read_bytes()[:-1])
+        with pytest.raises(CheckpointError, match="no other swarm is started in its place"):
+            await swarm.restart(anna)
+        await swarm.bury(anna)
+        await swarm.restart(bert)
+        (again,) = await swarm.restart(anna)
+        assert again.first_round >= 2, "bert has it"

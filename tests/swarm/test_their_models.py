@@ -13,6 +13,8 @@ from torch.nn import functional as F
 
 from neuroswarm.checkpoint.store import CheckpointStore
 from neuroswarm.cli.main import run
+from neuroswarm.data.sampler import Batch, WindowSampler
+from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.errors import ConfigError
 from neuroswarm.node.workload import Workload
 from neuroswarm.testing.member import Member
@@ -161,3 +163,27 @@ async def test_nodes_with_other_frozen_weights_do_not_mix(tmp_path: Path):
         frozen_by[1] = 0.75
         with pytest.raises(ConfigError, match="checkpoint on other frozen parameters in"):
             await swarm.restart(carl)
+
+
+class Unmeasurable:
+    """Batches whose held-out part cannot be had."""
+
+    def __init__(self) -> None:
+        self._batches = WindowSampler(FlatTokens(tiny_text()), context=16, batch_size=4, seed=0)
+
+    def train(self, index: int) -> Batch:
+        return self._batches.train(index)
+
+    def held_out(self, index: int, num_batches: int) -> Batch:
+        raise OSError("the disk with the held-out text is gone")
+
+
+async def test_what_cannot_be_measured_ends_nothing(tmp_path: Path, caplog):
+    def make(_name: str, seed: int) -> Workload:
+        return Workload(TinyModel(seed), Unmeasurable())
+
+    async with Swarm(tmp_path, make_workload=make) as swarm:
+        (anna,) = await swarm.start("anna")
+        await swarm.until_round(3)
+        assert anna.statistics.held_out_loss is None
+    assert "the held-out loss was not measured" in caplog.text

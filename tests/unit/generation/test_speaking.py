@@ -23,6 +23,7 @@ from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.node.workload import Workload
 from neuroswarm.testing.state_on_disk import write_state
 from neuroswarm.testing.tiny_gpt2 import write_gpt2, write_words
+from neuroswarm.testing.tiny_workload import tiny_text
 
 PROMPT = list(b"the swarm ")
 
@@ -141,3 +142,29 @@ def test_what_cannot_speak_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run([*command, "--max-tokens", "3"]) == 0
     assert run(["generate", str(folder), "--tokenizer", "bytes", "--prompt", ""]) == 78
     assert "no token of it" in capsys.readouterr().err
+
+
+def test_an_exported_folder_does_not_choose_the_code_that_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "makes_tiny.py").write_text(
+        "from pathlib import Path\n"
+        "from neuroswarm.testing.tiny_workload import TinyModel\n"
+        "def make(seed):\n"
+        "    Path('was_called').touch()\n"
+        "    return TinyModel(seed)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    training = {"model": "makes_tiny:make", "context": 16}
+    write_state(tmp_path / "node", Workload(data=tiny_text()), SwarmNodeConfig(training=training))
+    assert run(["export", str(tmp_path / "node"), "--to", str(tmp_path / "out")]) == 0
+    (tmp_path / "was_called").unlink()
+    command = ["generate", str(tmp_path / "out"), "--prompt", "\x01", "--tokenizer", "bytes"]
+    assert run(command) == 78
+    assert "if you trust what this imports here, give --model makes_tiny:make" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "was_called").exists()
+    assert run([*command, "--max-tokens", "2", "--model", "makes_tiny:make"]) == 0
+    assert (tmp_path / "was_called").exists()

@@ -15,6 +15,7 @@ from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.errors import OutOfMemory
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.training.batching import MAX_GROWTH, Batching, choose_num_draws, choose_step_s
+from neuroswarm.training.optimizer import InnerOptimizer
 from neuroswarm.training.trainer import Trainer
 
 CONFIG = TrainingConfig(lr=1e-2, warmup_steps=3, context=16, dim=16, num_heads=2)
@@ -77,6 +78,26 @@ def test_short_memory_halves_the_pieces_and_the_step_is_taken_all_the_same():
 def test_only_memory_for_nothing_at_all_ends_the_training():
     with pytest.raises(OutOfMemory, match="no memory for one window"):
         trainer(most=0).step()
+
+
+def test_held_out_text_is_measured_in_pieces_of_the_same_size():
+    whole, cut = trainer(draw=8), trainer(most=3, draw=8, piece=3)
+    assert whole.evaluate(None, 2) == pytest.approx(cut.evaluate(None, 2), rel=1e-5)
+    assert cut.model.seen == [3, 3, 2] * 2
+
+
+def test_no_memory_for_the_optimiser_is_a_lack_of_memory_too(monkeypatch: pytest.MonkeyPatch):
+    made = trainer()
+
+    def refuse(_optimizer: object, _lr: float) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to ...")
+
+    monkeypatch.setattr(InnerOptimizer, "update", refuse)
+    before = made.local()
+    with pytest.raises(OutOfMemory, match="no memory for the optimiser's state"):
+        made.step()
+    assert all(map(torch.equal, before, made.local()))
+    assert all(parameter.grad is None for _, parameter in made.fragments.parameters)
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory():
