@@ -27,13 +27,14 @@ def generate(
     prompt: Annotated[str, typer.Option(help="The text to continue.")],
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to write at most.")] = 200,
     temperature: Annotated[
-        float, typer.Option(min=0, help="0: always the likeliest token; higher: more surprising.")
+        float,
+        typer.Option(min=0, max=1000, help="0: the likeliest token; higher: more surprising."),
     ] = 0.8,
     top_k: Annotated[
         int, typer.Option(min=0, help="Choose among the likeliest K only; 0: among all.")
     ] = 40,
     seed: Annotated[
-        int, typer.Option(min=0, help="The same seed writes the same text on one machine.")
+        int, typer.Option(min=0, max=2**63 - 1, help="The same seed writes the same text.")
     ] = 0,
     model: Annotated[
         str | None,

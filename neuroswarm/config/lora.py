@@ -48,4 +48,7 @@ class LoraConfig(Section):
     def _base_has_adapters(self) -> Self:
         if self.base is not None and not self.rank:
             raise ValueError("base without rank: give the adapters' rank too (lora.rank=8)")
+        for name in ("alpha", "targets", "dropout"):
+            if not self.rank and getattr(self, name):
+                raise ValueError(f"{name} without rank trains no adapters (set lora.rank=8 too)")
         return self

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+LEAST_TEMPERATURE = 1e-4
+"""Below it the likeliest token is as good as certain, and float32 has no room for the others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -17,7 +20,7 @@ class Sampling:
 
     Args:
         max_tokens: At most so many, at least 1.
-        temperature: Logits are divided by it; 0 takes the likeliest token always.
+        temperature: Logits are divided by it; below 1e-4 the likeliest token is taken always.
         top_k: Only the k likeliest are drawn from; 0 for all.
         seed: Of the draws.
 
@@ -48,7 +51,7 @@ def choose(logits_V: Tensor, sampling: Sampling, generator: torch.Generator) -> 
         generator: On the CPU.
     """
     logits_V = logits_V.detach().float().cpu()
-    if sampling.temperature == 0:
+    if sampling.temperature < LEAST_TEMPERATURE:
         return int(logits_V.argmax())
     if 0 < sampling.top_k < logits_V.numel():
         values, tokens = logits_V.topk(sampling.top_k)

@@ -5,6 +5,7 @@ Knows torch's interface of optimisers; refuses to know the swarm (`neuroswarm.no
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -56,7 +57,17 @@ class SwarmOptimizer(torch.optim.Optimizer):
         evaluate: Evaluate | None = None,
     ) -> None:
         # Not the base's constructor: it would make groups and a state besides those wrapped.
-        if tokens_per_step < 1:
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise ConfigError(
+                f"optimizer of type {type(optimizer).__name__} (an Optimizer of torch)"
+            )
+        if not isinstance(node, SwarmNode):
+            raise ConfigError(f"node of type {type(node).__name__} (from create_swarm_node)")
+        if evaluate is not None and not callable(evaluate):
+            raise ConfigError(
+                f"evaluate of type {type(evaluate).__name__} (a function of the model)"
+            )
+        if _whole("tokens_per_step", tokens_per_step) < 1:
             raise ConfigError(f"tokens_per_step out of range: {tokens_per_step} (at least 1)")
         self._inner = optimizer
         self._tokens_per_step = tokens_per_step
@@ -95,9 +106,10 @@ class SwarmOptimizer(torch.optim.Optimizer):
 
         Raises:
             LifecycleError: inside `paused()`.
-            ConfigError: after the first step the optimiser's state has become such that no
-                checkpoint can hold it.
+            ConfigError: `tokens` is no whole number; or, after the first step, the optimiser's
+                state has become such that no checkpoint can hold it.
         """
+        tokens = None if tokens is None else _whole("tokens", tokens)
 
         def watched() -> Any:
             assert closure is not None, "else it is not called"
@@ -119,7 +131,7 @@ class SwarmOptimizer(torch.optim.Optimizer):
         Of several calls before one step, as in gradient accumulation, the tokens are added up and
         the losses averaged.
         """
-        self._noted_tokens += tokens
+        self._noted_tokens += _whole("tokens", tokens)
         if (value := _number(loss)) is not None:
             self._noted_losses.append(value)
 
@@ -202,6 +214,14 @@ class SwarmOptimizer(torch.optim.Optimizer):
         if loss is None and losses:
             loss = sum(losses) / len(losses)
         return loss, max(1, tokens or noted or self._tokens_per_step)
+
+
+def _whole(name: str, value: object) -> int:
+    """A count; ConfigError if it is none."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ConfigError(f"{name}: {value!r} (a whole number)") from error
 
 
 def _number(value: object) -> float | None:

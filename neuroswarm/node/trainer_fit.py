@@ -75,8 +75,8 @@ def fit_trainer(
         return
     try:
         num_windows, window_bytes = trainer.measure_window()
-    except RuntimeError as error:
-        logger.debug("not measured, the first step will say why: %s", error)
+    except Exception:
+        logger.debug("not measured; the first step will say why", exc_info=True)
         return
     piece = choose_piece(num_windows, window_bytes, replace(footprint, budget_bytes=budget))
     if piece is not None:

@@ -209,10 +209,12 @@ def test_a_node_stopped_while_the_loop_is_away_ends_and_the_loop_goes_on_alone(
 def test_a_node_that_fails_is_told_of_once_and_the_loop_goes_on(
     node: SwarmNode, model: nn.Module, caplog: pytest.LogCaptureFixture
 ):
-    def evaluate(_model: nn.Module) -> float:
-        raise ZeroDivisionError("no such data")
+    async def break_down() -> None:
+        raise ZeroDivisionError("a bug in the node")
 
-    optimizer = SwarmOptimizer(adamw(model), node, evaluate=evaluate)
+    optimizer = SwarmOptimizer(adamw(model), node)
+    assert node._loop is not None
+    node._loop.call_soon_threadsafe(lambda: node.core.parts.recorder._spawn(break_down()))  # type: ignore[union-attr]
 
     def has_failed_after_a_step() -> bool:
         train(model, optimizer, optimizer.num_steps + 1)
@@ -224,8 +226,25 @@ def test_a_node_that_fails_is_told_of_once_and_the_loop_goes_on(
         train(model, optimizer, last)
     told = [record for record in caplog.records if "goes on alone" in record.message]
     assert len(told) == 1
-    assert "no such data" in caplog.text
+    assert "a bug in the node" in caplog.text
     assert optimizer.num_steps == last
+
+
+def test_an_evaluation_that_raises_ends_nothing(
+    node: SwarmNode, model: nn.Module, caplog: pytest.LogCaptureFixture
+):
+    def evaluate(_model: nn.Module) -> float:
+        raise ZeroDivisionError("no such data")
+
+    optimizer = SwarmOptimizer(adamw(model), node, evaluate=evaluate)
+
+    def was_not_measured() -> bool:
+        train(model, optimizer, optimizer.num_steps + 1)
+        return "the held-out loss was not measured" in caplog.text
+
+    wait_until(was_not_measured, within_s=WITHIN_S, what="a round")
+    assert "no such data" in caplog.text
+    assert node.core.fault is None
 
 
 # -- the optimiser -------------------------------------------------------------------
@@ -332,6 +351,23 @@ def test_what_cannot_work_is_refused_by_name(node: SwarmNode, model: TinyModel, 
     SwarmOptimizer(adamw(model), node)
     with pytest.raises(LifecycleError, match="has an optimiser already"):
         SwarmOptimizer(adamw(model), node)
+
+
+def test_wrong_arguments_are_refused_before_anything_happens(node: SwarmNode, model: nn.Module):
+    adamw = torch.optim.AdamW(model.parameters())
+    for wrong, given in (
+        ("optimizer of type int", (5, node, {})),
+        ("node of type int", (adamw, 5, {})),
+        ("evaluate of type int", (adamw, node, {"evaluate": 4})),
+        ("tokens_per_step: 'x'", (adamw, node, {"tokens_per_step": "x"})),
+    ):
+        optimizer, where, options = given
+        with pytest.raises(ConfigError, match=wrong):
+            SwarmOptimizer(optimizer, where, **options)  # type: ignore[arg-type]
+    made = SwarmOptimizer(adamw, node)
+    with pytest.raises(ConfigError, match=r"tokens: 2\.5 \(a whole number\)"):
+        made.step(tokens=2.5)  # type: ignore[arg-type]
+    assert made.num_steps == 0
 
 
 @pytest.mark.parametrize(

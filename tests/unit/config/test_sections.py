@@ -150,6 +150,10 @@ def test_unknown_setting_without_a_near_one_names_the_sections():
             {"network": {"trackers": 7101}},
             "network.trackers: 7101 (must be a list, or one text with commas)",
         ),
+        (
+            {"lora": {"alpha": 3}},
+            "lora: alpha without rank trains no adapters (set lora.rank=8 too)",
+        ),
         ({"run": {"rounds": 0}}, "run.rounds: 0 (must be greater than or equal to 1)"),
         (
             {"diloco_inner_steps_min": 2000},
