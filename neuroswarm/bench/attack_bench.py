@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from neuroswarm.bench.attack_report import check_promises, summarise
-from neuroswarm.bench.campaign import find_versions, finite, make_runs
+from neuroswarm.bench.campaign import describe_campaign, find_versions, finite, make_runs
 from neuroswarm.bench.display import Display
 from neuroswarm.bench.execution import run_jobs
 from neuroswarm.bench.finished_runs import FinishedRuns
@@ -48,8 +48,7 @@ def run_attacks(setup: Setup, display: Display) -> dict[str, Any]:
     jobs = plan(setup.selection, setup.task, setup.arms)
     left_out = describe_selection(setup.selection, setup.arms)
     started_at = time.monotonic()
-    versions = find_versions()
-    finished = FinishedRuns(setup.runs_path, [versions, str(setup.data)])
+    finished = FinishedRuns(setup.runs_path, [find_versions(), str(setup.data)])
     run = partial(run_jobs, num_processes=setup.num_processes, data=setup.data)
     results, num_taken_over = make_runs("attacks", jobs, run, finished, display)
     order = {job: place for place, job in enumerate(_in_order(jobs, setup.arms))}
@@ -61,14 +60,14 @@ def run_attacks(setup: Setup, display: Display) -> dict[str, Any]:
         "task": setup.task.as_dict(),
         "arms": {arm.name: dict(arm.rules) for arm in setup.arms},
         "default_rules": Rules().model_dump(mode="json"),
-        "data": "this Python's standard library" if setup.data is None else str(setup.data),
-        "versions": versions,
-        "processes": setup.num_processes,
-        "runs": len(results),
-        "runs_taken_over": num_taken_over,
-        "runtime_s": time.monotonic() - started_at,
-        "seconds_in_runs": sum(result.seconds for result in results),
     }
+    report |= describe_campaign(
+        results,
+        data=setup.data,
+        num_processes=setup.num_processes,
+        num_taken_over=num_taken_over,
+        started_at=started_at,
+    )
     report["promises"] = [
         {"name": p.name, "holds": p.holds, "said": p.said} for p in check_promises(report)
     ]

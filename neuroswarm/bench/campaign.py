@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 import platform
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -55,6 +57,34 @@ def make_runs(
     finally:
         display.end()
     return results, num_taken_over
+
+
+def describe_campaign(
+    results: Sequence[Result[Any]],
+    *,
+    data: Path | None,
+    num_processes: int,
+    num_taken_over: int,
+    started_at: float,
+) -> dict[str, Any]:
+    """What reports say of how they came about, JSON values.
+
+    Args:
+        results: All of them.
+        data: The text; None for this Python's standard library.
+        num_processes: Runs at once.
+        num_taken_over: Results of former tries.
+        started_at: On the monotonic clock.
+    """
+    return {
+        "data": "this Python's standard library" if data is None else str(data),
+        "versions": find_versions(),
+        "processes": num_processes,
+        "runs": len(results),
+        "runs_taken_over": num_taken_over,
+        "runtime_s": time.monotonic() - started_at,
+        "seconds_in_runs": sum(result.seconds for result in results),
+    }
 
 
 def find_versions() -> dict[str, str]:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from neuroswarm.bench.campaign import find_versions, finite, make_runs
+from neuroswarm.bench.campaign import describe_campaign, find_versions, finite, make_runs
 from neuroswarm.bench.convergence_arms import ARMS
 from neuroswarm.bench.convergence_plan import NUM_PEERS, Arm, Selection, plan
 from neuroswarm.bench.convergence_report import check_promises, summarise
@@ -47,8 +47,7 @@ def run_convergence(setup: Setup, display: Display) -> dict[str, Any]:
     """
     started_at = time.monotonic()
     jobs = plan(setup.selection, setup.arms)
-    versions = find_versions()
-    finished = FinishedRuns(setup.runs_path, [versions, str(setup.data)])
+    finished = FinishedRuns(setup.runs_path, [find_versions(), str(setup.data)])
     run = partial(run_all, run_convergence_job, num_processes=setup.num_processes, data=setup.data)
     results, num_taken_over = make_runs("convergence", jobs, run, finished, display)
     size = setup.selection.size
@@ -61,14 +60,14 @@ def run_convergence(setup: Setup, display: Display) -> dict[str, Any]:
         "tokens_per_peer": size.steps * size.task.batch_size * size.task.context,
         "times_lr": setup.selection.times_lr,
         "task": size.task.as_dict(),
-        "data": "this Python's standard library" if setup.data is None else str(setup.data),
-        "versions": versions,
-        "processes": setup.num_processes,
-        "runs": len(results),
-        "runs_taken_over": num_taken_over,
-        "runtime_s": time.monotonic() - started_at,
-        "seconds_in_runs": sum(result.seconds for result in results),
     }
+    report |= describe_campaign(
+        results,
+        data=setup.data,
+        num_processes=setup.num_processes,
+        num_taken_over=num_taken_over,
+        started_at=started_at,
+    )
     report["promises"] = tell(check_promises(report), display.say)
     finite_report: dict[str, Any] = finite(report)
     return finite_report

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +17,9 @@ from neuroswarm.cli.bench_options import (
     split_names,
 )
 from neuroswarm.cli.reports import JsonPath, conclude, require_file, write_report
+
+if TYPE_CHECKING:
+    from neuroswarm.bench.convergence_plan import Selection
 
 
 def convergence(
@@ -57,32 +61,36 @@ def convergence(
 
       neuroswarm bench convergence --quick
     """
+    from neuroswarm.bench.convergence_plan import REPORTED_SEEDS, Selection
+
+    require_file(json_path)
+    selection = Selection(
+        choose_seeds(seeds, REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS),
+        split_names(arms or "", ";"),
+        is_quick=quick,
+        is_search=search,
+        steps=steps,
+        times_lr=times_lr,
+    )
+    return _measure(selection, jobs, data, json_path)
+
+
+def _measure(
+    selection: Selection, num_jobs: int | None, data: Path | None, json_path: Path | None
+) -> int:
+    """Make the runs and their report; returns the exit code."""
     from rich.console import Console
 
     from neuroswarm.bench.convergence_bench import Setup, run_convergence
-    from neuroswarm.bench.convergence_plan import REPORTED_SEEDS, Selection
     from neuroswarm.bench.convergence_report import table_rows
     from neuroswarm.bench.display import make_display
     from neuroswarm.bench.tables import markdown_table
     from neuroswarm.training.threads import choose_num_threads
 
-    require_file(json_path)
     runs_path = runs_beside(json_path)
-    setup = Setup(
-        Selection(
-            choose_seeds(seeds, REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS),
-            split_names(arms or "", ";"),
-            is_quick=quick,
-            is_search=search,
-            steps=steps,
-            times_lr=times_lr,
-        ),
-        num_processes=jobs or choose_num_threads(os.cpu_count() or 1),
-        data=data,
-        runs_path=runs_path,
-    )
-    console = Console()
-    report = run_convergence(setup, make_display(console))
+    num_processes = num_jobs or choose_num_threads(os.cpu_count() or 1)
+    setup = Setup(selection, num_processes=num_processes, data=data, runs_path=runs_path)
+    report = run_convergence(setup, make_display(Console()))
     write_report(json_path, report)
     if runs_path is not None:
         runs_path.unlink(missing_ok=True)

@@ -12,6 +12,8 @@ from neuroswarm.cli.options import read_path
 
 if TYPE_CHECKING:
     from neuroswarm.corpus.tokenizer import Tokenizer
+    from neuroswarm.generation.loading import TextModel
+    from neuroswarm.generation.sampling import Sampling
 
 
 def generate(
@@ -62,15 +64,19 @@ def generate(
       neuroswarm generate out --prompt 'Once upon' --max-tokens 50 --temperature 0
     """
     from neuroswarm.cli.logs import configure_logging
-    from neuroswarm.errors import ConfigError
     from neuroswarm.generation.loading import load_text_model
     from neuroswarm.generation.sampling import Sampling
-    from neuroswarm.generation.text_stream import TextStream
 
     configure_logging("warning", "plain")
     sampling = Sampling(max_tokens, temperature, top_k, seed)
     chosen = None if tokenizer is None else _choose(tokenizer)
-    speaker = load_text_model(source, chosen, factory=model or "")
+    _speak(load_text_model(source, chosen, factory=model or ""), prompt, sampling)
+
+
+def _speak(speaker: TextModel, prompt: str, sampling: Sampling) -> None:
+    from neuroswarm.errors import ConfigError
+    from neuroswarm.generation.text_stream import TextStream
+
     tokens = speaker.tokenizer.encode(prompt.encode()).tolist()
     if not tokens:
         raise ConfigError("--prompt: no token of it (give some text to continue)")
