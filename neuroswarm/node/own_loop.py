@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
 import torch
@@ -71,11 +71,10 @@ class OwnLoop:
         if self._model.is_attached:
             raise LifecycleError("node: it has an optimiser already (one for each node)")
         self._compute.take()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._compute.give_back)
             is_restored = self._model.attach(optimizer, evaluate)
-        except BaseException:
-            self._compute.give_back()
-            raise
+            undo.pop_all()
         logger.info(
             "%s takes the inner steps, %d so far; its state is %s",
             type(optimizer).__name__,

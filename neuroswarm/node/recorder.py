@@ -164,11 +164,16 @@ class Recorder(Service):
 
     async def _evaluate(self, state: OuterState) -> float:
         """Held-out loss; NaN where what measures it, which may be the user's, raises anything."""
-        try:
-            return await self._replica.evaluate_state(state, self._eval_batches)
-        except Exception:
-            logger.exception("round %d: the held-out loss was not measured", state.round)
+        measuring = self._replica.evaluate_state(state, self._eval_batches)
+        (found,) = await asyncio.gather(measuring, return_exceptions=True)
+        if isinstance(found, Exception):
+            logger.error(
+                "round %d: the held-out loss was not measured", state.round, exc_info=found
+            )
             return math.nan
+        if isinstance(found, BaseException):
+            raise found
+        return found
 
     def _describe(self, commit: Commit, applied_at: float) -> dict[str, object]:
         return {

@@ -24,6 +24,9 @@ from neuroswarm.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
+_WRONG_FORWARD = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a model raises that does not fit its data."""
+
 HELD_OUT_WINDOWS = 16
 """Of a held-out batch where the machine decides the size of steps: all peers measure one text."""
 
@@ -75,8 +78,8 @@ def fit_trainer(
         return
     try:
         num_windows, window_bytes = trainer.measure_window()
-    except Exception:
-        logger.debug("not measured; the first step will say why", exc_info=True)
+    except _WRONG_FORWARD as error:
+        logger.debug("not measured, the first step will say why: %s", error)
         return
     piece = choose_piece(num_windows, window_bytes, replace(footprint, budget_bytes=budget))
     if piece is not None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -194,7 +195,9 @@ class LentThread(ComputeThread):
     def _hand_over(self) -> None:
         """Let the thread have what waits; the lock is held."""
         while self._parked and self._pool is not None:
-            self._pool.submit(_run, *self._parked.popleft())
+            promised, job = self._parked.popleft()
+            done = self._pool.submit(_do_unless_dropped, promised, job)
+            done.add_done_callback(partial(_pass_on, promised))
 
     def _barrier(self) -> Future[None] | None:
         """Done once all that was handed over is; the lock is held."""
@@ -230,16 +233,20 @@ class LentThread(ComputeThread):
             raise
 
 
-def _run(promised: Future[Any], job: Callable[[], Any]) -> None:
-    """Do a job that was waiting, unless it was dropped meanwhile."""
-    if not promised.set_running_or_notify_cancel():
+def _do_unless_dropped(promised: Future[Any], job: Callable[[], Any]) -> Any:
+    """Do a job that was waiting; nothing if whoever waits for it has dropped it meanwhile."""
+    return job() if promised.set_running_or_notify_cancel() else None
+
+
+def _pass_on(promised: Future[Any], done: Future[Any]) -> None:
+    """Give what became of a job to whoever waits for it."""
+    if promised.cancelled():
         return
-    try:
-        result = job()
-    except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the job
-        promised.set_exception(error)
+    error = done.exception()
+    if error is None:
+        promised.set_result(done.result())
     else:
-        promised.set_result(result)
+        promised.set_exception(error)
 
 
 def _wait_for(barrier: Future[None] | None) -> None:
