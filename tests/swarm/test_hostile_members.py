@@ -80,11 +80,12 @@ async def test_amplified_lies_do_no_harm_and_cost_no_honest_peer_its_part(tmp_pa
         rejected: dict[str, str] = {}
 
         def note_rejections_until_round_ten() -> bool:
+            """On a slow machine ten rounds may pass before the liar has the model to lie about."""
             for member in honest:
                 rejected.update(member.statistics.rejections)
-            return all(member.round >= 10 for member in honest)
+            return bool(rejected) and all(member.round >= 10 for member in honest)
 
-        await swarm.until(note_rejections_until_round_ten, what="round 10")
+        await swarm.until(note_rejections_until_round_ten, what="round 10 and a rejection")
         await swarm.until_level(honest)
         assert all(len(found) == 1 for found in (await swarm.digests(honest)).values())
         events = commits(await honest[0].events())
@@ -94,7 +95,6 @@ async def test_amplified_lies_do_no_harm_and_cost_no_honest_peer_its_part(tmp_pa
             for c, signer in zip(event["contributions"], event["signers"], strict=True)
         }
         assert mallory.node_id.hex() in signer_of.values()
-        assert rejected
         assert {signer_of[c] for c in rejected if c in signer_of} == {mallory.node_id.hex()}
         losses = [event["held_out_loss"] for event in events]
         assert losses[-1] < losses[0]
