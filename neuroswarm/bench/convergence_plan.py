@@ -75,9 +75,9 @@ QUICK = Size(
     steps=832,
 )  # fmt: skip
 FULL = Size(
-    Task(dim=192, num_layers=3, num_heads=6, context=128, batch_size=8,
+    Task(dim=176, num_layers=3, num_heads=4, context=64, batch_size=8,
          eval_batches=16, eval_batch_size=64),
-    steps=1664,
+    steps=832,
 )  # fmt: skip
 
 
