@@ -250,7 +250,10 @@ class NodeCore(Service):
 
             def may_found() -> bool:
                 is_deaf = bool(wait_s) and parts.meter.is_silent
-                return not is_deaf and not parts.membership.finder.may_find_first
+                crowd = parts.rounds.crowd
+                is_outdated = bool(crowd.apart()) and not crowd.live()
+                may_hear_more = parts.membership.finder.may_find_first
+                return not (is_deaf or is_outdated or may_hear_more)
 
             state, is_founder = await parts.rounds.joiner.find_state(
                 found, wait_s=wait_s, may_found=may_found
