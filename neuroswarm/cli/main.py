@@ -11,6 +11,7 @@ import typer
 
 from neuroswarm.cli import (
     bench,
+    config,
     data,
     demo,
     doctor,
@@ -47,6 +48,7 @@ app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.command()(export.export)
 app.command()(generate.generate)
+app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
 app.add_typer(token.app, name="token")
 app.add_typer(owner.app, name="owner")

@@ -78,7 +78,7 @@ def _table(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[str]:
         meaning = " ".join((field.description or "").split())
         if path in _FLAT_NAMES:
             meaning += f" Flat name: `{_FLAT_NAMES[path]}`."
-        yield f"| `{path}` | {_default(field)} | {_legal(field)} | {meaning} |"
+        yield f"| `{path}` | {_default(field)} | {legal_values(field)} | {meaning} |"
     yield ""
 
 
@@ -91,7 +91,8 @@ def _default(field: FieldInfo) -> str:
     return f"`{value}`"
 
 
-def _legal(field: FieldInfo) -> str:
+def legal_values(field: FieldInfo) -> str:
+    """What a setting may be, for people, in Markdown."""
     kinds = get_args(field.annotation) or (field.annotation,)
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(field.annotation))

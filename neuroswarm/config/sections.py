@@ -17,6 +17,7 @@ from neuroswarm.config.legality import (
     NormScaling,
     OptimizerName,
     ScheduleName,
+    check_schedule,
 )
 from neuroswarm.config.model_shape import BUILT_IN, check_model, choose_num_heads
 from neuroswarm.config.section import Section, split_list
@@ -319,7 +320,8 @@ class TrainingConfig(Section):
         return choose_num_heads(self.model, self.dim, self.num_heads)
 
     @model_validator(mode="after")
-    def _heads_divide_the_width(self) -> Self:
+    def _check_schedule_and_heads(self) -> Self:
+        check_schedule(self.lr_schedule, self.schedule_rounds)
         if self.model in BUILT_IN:
             choose_num_heads(self.model, self.dim, self.num_heads)
         return self
