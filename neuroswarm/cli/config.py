@@ -49,8 +49,8 @@ def show(
     """
     from neuroswarm.config.toml import render_settings
 
-    parameters = _read_node_flags(context.args)
-    merged = _merge(parameters, os.environ)
+    parameters = read_node_flags(context.args)
+    merged = merge(parameters, os.environ)
     say: Callable[[str], str] = _origins(merged) if origin else lambda _path: ""
     if origin:
         typer.echo(f"# swarm token: {_find_token_origin(parameters, merged, os.environ)}")
@@ -92,13 +92,13 @@ def check(
     """
     from neuroswarm.values import counted
 
-    merged = _merge({"config": file}, {})
+    merged = merge({"config": file}, {})
     typer.echo(f"{file}: {counted(len(merged.origins), 'setting')}, nothing wrong")
     if network := merged.config.network.token_file:
         typer.echo(f"the swarm's token comes from {network}")
 
 
-def _read_node_flags(arguments: list[str]) -> Mapping[str, Any]:
+def read_node_flags(arguments: list[str]) -> Mapping[str, Any]:
     """Values of the flags of `neuroswarm node`, by name; a usage error for others."""
     from typer.main import get_command
 
@@ -109,7 +109,12 @@ def _read_node_flags(arguments: list[str]) -> Mapping[str, Any]:
     return get_command(alone).make_context("neuroswarm config show", list(arguments)).params
 
 
-def _merge(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
+def merge(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
+    """The settings of a node with these flags and variables, but for free ports.
+
+    Raises:
+        ConfigError: one of them is not legal, or they do not fit together.
+    """
     from neuroswarm.cli import settings as merging
     from neuroswarm.cli.addresses import require_addresses
     from neuroswarm.cli.node import read_layers, require_an_end

@@ -20,6 +20,7 @@ from neuroswarm.cli import (
     node,
     owner,
     rules,
+    service,
     status,
     token,
     tracker,
@@ -53,6 +54,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(token.app, name="token")
 app.add_typer(owner.app, name="owner")
 app.add_typer(rules.app, name="rules")
+app.add_typer(service.app, name="service")
 app.add_typer(bench.app, name="bench")
 
 
