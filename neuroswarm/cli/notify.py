@@ -93,10 +93,9 @@ class Herald(Service):
         self._is_stopping = False
 
     def ready(self) -> None:
-        """The service has started."""
-        self._notifier.tell(READY=1, STATUS=self._status())
+        """The service has started. Said again with every telling: a full socket loses one."""
         watched = self._notifier.watchdog_s is not None
-        self._phase = {"WATCHDOG": 1} if watched else {}
+        self._phase = {"READY": 1, "WATCHDOG": 1} if watched else {"READY": 1}
         self._changed.set()
 
     def stopping(self, within_s: float) -> None:
