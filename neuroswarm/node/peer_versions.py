@@ -25,7 +25,7 @@ class PeerVersions:
     def __init__(self, own: int) -> None:
         """Announce version `own`."""
         self.own = own
-        self._told: dict[NodeId, int] = {}
+        self._told_of: set[NodeId] = set()
         self._has_told_of_span = False
 
     def speaks_with(self, peer: Peer) -> bool:
@@ -68,12 +68,13 @@ class PeerVersions:
 
     def _tell(self, others: Iterable[Peer]) -> None:
         for peer in others:
-            theirs = peer.heartbeat.protocol
-            if self._told.get(peer.node_id) == theirs or len(self._told) >= MAX_SHOWN:
-                continue
-            self._told[peer.node_id] = theirs
+            if peer.node_id in self._told_of or len(self._told_of) >= MAX_SHOWN:
+                continue  # whoever says another version every time is told of once
+            self._told_of.add(peer.node_id)
             logger.warning(
-                "%s takes no part with this node: %s", peer.address, explain(self.own, theirs)
+                "%s takes no part with this node: %s",
+                peer.address,
+                explain(self.own, peer.heartbeat.protocol),
             )
 
     def _tell_of_span(self, ours: Sequence[Peer]) -> None:
