@@ -246,7 +246,9 @@ class NodeCore(Service):
                 parts.home.require_nothing_lost()
                 if not parts.rounds.crowd.live():
                     parts.membership.acquaintance.search.require_admission()
-                return make_genesis(self.config, parts.trainer, params)
+                founded = make_genesis(self.config, parts.trainer, params)
+                parts.rounds.crowd.versions.require(founded.rules.protocol)
+                return founded
 
             def may_found() -> bool:
                 is_deaf = bool(wait_s) and parts.meter.is_silent

@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from neuroswarm.errors import ConfigError
 from neuroswarm.membership.peer import Peer
 from neuroswarm.membership.versions import agree, explain
 from neuroswarm.values import NodeId
@@ -47,6 +48,14 @@ class PeerVersions:
     def lowest(self, peers: Iterable[Peer]) -> int:
         """The version that this node and all of `peers` know, all of them `of_ours`."""
         return min([self.own, *(peer.heartbeat.protocol for peer in peers)])
+
+    def require(self, protocol: int) -> None:
+        """ConfigError if a new swarm's rules need a later version than this node announces."""
+        if protocol > self.own:
+            raise ConfigError(
+                f"these settings make rules of protocol {protocol}, and network.protocol_version "
+                f"is {self.own}: raise it, or leave the newer settings at their former values"
+            )
 
     def get_status(self, ours: Sequence[Peer], others: Sequence[Peer]) -> Mapping[str, object]:
         """The part of `/status` on versions, as JSON values."""

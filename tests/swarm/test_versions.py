@@ -11,9 +11,10 @@ import pytest
 
 from neuroswarm.diloco.later import Later
 from neuroswarm.diloco.rules import Rules
-from neuroswarm.errors import PeerError, ProtocolViolation
+from neuroswarm.errors import ConfigError, PeerError, ProtocolViolation
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.node.crowd import Crowd
+from neuroswarm.node.peer_versions import PeerVersions
 from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.speaker import SWARM, Speaker
@@ -115,6 +116,13 @@ async def test_rules_that_a_peer_does_not_know_are_not_proposed():
     crowd.require_known(NextRules(weighs_by_age=False))
     with pytest.raises(PeerError, match=f"need protocol {PROTOCOL_VERSION}, and some nodes speak"):
         crowd.require_known(NextRules())
+
+
+def test_a_node_that_is_held_back_founds_no_swarm_that_its_version_does_not_know():
+    versions = PeerVersions(FORMER_PROTOCOL)
+    versions.require(NextRules(weighs_by_age=False).protocol)
+    with pytest.raises(ConfigError, match=f"network.protocol_version is {FORMER_PROTOCOL}"):
+        versions.require(NextRules().protocol)
 
 
 def has_others_apart(swarm: Swarm, *names: str) -> bool:
