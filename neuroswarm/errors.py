@@ -24,6 +24,10 @@ class DoesNotFit(ConfigError):
     """The model takes more memory than this machine has, even without training it."""
 
 
+class NewerState(ConfigError):
+    """What is on the disk was written by a later version; it is left as it is."""
+
+
 class AdmissionError(NeuroswarmError):
     """A swarm token is missing, malformed or not the swarm's."""
 
@@ -58,6 +62,10 @@ class MessageTooLarge(ProtocolViolation):
 
 class SchemaMismatch(ProtocolViolation):
     """A field is missing, malformed, or does not fit the architecture."""
+
+
+class NewerRules(SchemaMismatch):
+    """Rules with fields or values of a later version, by which this one cannot act."""
 
 
 class NonFiniteValues(SchemaMismatch):

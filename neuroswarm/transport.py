@@ -25,9 +25,14 @@ class Admission(enum.Enum):
     WELCOME = "welcome"
     BANNED = "banned"
     """Refused, as everything from it; it sees a `ProtocolViolation`."""
+    OTHER_VERSION = "other version"
+    """Refused for the protocol that it announces; it sees a `ProtocolViolation`."""
     TOO_MUCH = "too much"
     """Refused for now; it sees a `PeerUnreachable` that says busy."""
 
+
+WRONG_VERSION = "the caller's protocol version is not spoken here (upgrade the older one)"
+"""What a caller reads that was refused for it."""
 
 Guard = Callable[[NodeId, int], Admission]
 """Judges a request before its handler sees it: (caller, bytes of the request) -> verdict."""

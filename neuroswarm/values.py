@@ -12,7 +12,10 @@ from typing import NamedTuple
 
 HASH_BYTES = 32
 NODE_ID_BYTES = 20
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+"""What this program speaks; it talks with the version before it and the one after too."""
+FORMER_PROTOCOL = PROTOCOL_VERSION - 1
+"""The oldest version that it speaks."""
 
 
 class NodeId(bytes):

@@ -16,7 +16,7 @@ from neuroswarm.diloco import applied
 from neuroswarm.diloco.publication import LateTensor
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import FragmentState, OuterState
-from neuroswarm.errors import CheckpointCorrupt, SchemaMismatch
+from neuroswarm.errors import CheckpointCorrupt, NewerRules, NewerState, SchemaMismatch
 from neuroswarm.values import NodeId
 
 Part = tuple[Mapping[str, Tensor | LateTensor], Mapping[str, Any]]
@@ -76,12 +76,15 @@ def outer_from_parts(tensors: Mapping[str, Tensor], document: Mapping[str, Any])
 
     Raises:
         CheckpointCorrupt: something is missing, or it has another digest.
+        NewerState: its rules are of a later version.
 
     Cost: SHA-256 over 8 bytes a parameter.
     """
     try:
         state = _outer_state(tensors, document)
         recorded = bytes.fromhex(document["digest"])
+    except NewerRules as error:
+        raise NewerState(f"outer state on disk: {error}; nothing was changed") from error
     except (KeyError, TypeError, ValueError, SchemaMismatch) as error:
         raise CheckpointCorrupt(f"{type(error).__name__}: {error}") from error
     if state.digest != recorded:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from neuroswarm.checkpoint.durable import replace_file, translating
+from neuroswarm.checkpoint.manifest import FORMAT, require_known
 from neuroswarm.clock import Clock
 from neuroswarm.errors import CheckpointError
 from neuroswarm.hardware.file_access import CLOSE_ON_EXEC
@@ -23,6 +24,8 @@ from neuroswarm.membership.own_record import MAX_INCARNATIONS
 logger = logging.getLogger(__name__)
 
 MAX_DEFAULT_NAMES = 64
+FORMAT_FILE = "format"
+"""Holds the format of all that is in the folder; the first versions wrote none."""
 
 _PERIOD_S = 600.0
 
@@ -96,6 +99,7 @@ def open_state_folder(path: Path, *, clock: Clock) -> StateFolder:
 
     Raises:
         CheckpointError: another node uses it, or the disk refuses.
+        NewerState: a later version has written in it.
     """
     folder = _try_open(path, clock)
     if folder is None:
@@ -113,6 +117,7 @@ def open_default_state_folder(parent: Path, *, clock: Clock) -> StateFolder:
 
     Raises:
         CheckpointError: all 64 names are in use, or the disk refuses.
+        NewerState: a later version has written in the first free one.
     """
     for path in _default_paths(parent):
         folder = _try_open(path, clock)
@@ -137,7 +142,10 @@ def _try_open(path: Path, clock: Clock) -> StateFolder | None:
             undo.callback(os.close, lock)
             if not try_lock(lock):
                 return None
+            is_stamped = _check_format(path)
             try:
+                if not is_stamped:
+                    replace_file(path / FORMAT_FILE, f"{FORMAT}\n".encode())
                 incarnation = _count_start(path / "incarnation", clock)
             except CheckpointError as error:
                 raise CheckpointError(
@@ -147,6 +155,24 @@ def _try_open(path: Path, clock: Clock) -> StateFolder | None:
             folder = StateFolder(path, lock, incarnation)
             undo.pop_all()
         return folder
+
+
+def _check_format(folder: Path) -> bool:
+    """Whether the folder says that it is of this version's format.
+
+    Raises:
+        NewerState: it is of a later one.
+    """
+    path = folder / FORMAT_FILE
+    with translating("read", path):
+        text = path.read_bytes()[:32] if path.exists() else b""
+    number = text.split()[0] if text.split() else b""
+    if not number.isdigit():
+        if text:
+            logger.warning("damaged %s: taken for format %d", path, FORMAT)
+        return False
+    require_known(int(number), f"state folder {folder}")
+    return int(number) == FORMAT
 
 
 def _count_start(path: Path, clock: Clock) -> int:

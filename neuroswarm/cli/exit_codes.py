@@ -15,6 +15,7 @@ from neuroswarm.errors import (
     DataError,
     DemoFailed,
     NeuroswarmError,
+    NewerRules,
     PeerUnreachable,
 )
 
@@ -46,6 +47,7 @@ class ExitCode(IntEnum):
 _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (ConfigError, ExitCode.CONFIG),
     (DataError, ExitCode.CONFIG),
+    (NewerRules, ExitCode.CONFIG),
     (AdmissionError, ExitCode.AUTH),
     (PeerUnreachable, ExitCode.UNAVAILABLE),
     (CheckpointError, ExitCode.IO),

@@ -11,6 +11,7 @@ import typer
 
 from neuroswarm.cli import (
     bench,
+    config,
     data,
     demo,
     doctor,
@@ -19,6 +20,7 @@ from neuroswarm.cli import (
     node,
     owner,
     rules,
+    service,
     status,
     token,
     tracker,
@@ -47,10 +49,12 @@ app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.command()(export.export)
 app.command()(generate.generate)
+app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
 app.add_typer(token.app, name="token")
 app.add_typer(owner.app, name="owner")
 app.add_typer(rules.app, name="rules")
+app.add_typer(service.app, name="service")
 app.add_typer(bench.app, name="bench")
 
 

@@ -104,7 +104,7 @@ def node(
         check_token(text)
     check_accepted(settings.network.accepted_token_files)
     say_how_to_find(settings)
-    run_service(lambda: _create(text, settings), _work)
+    run_service(lambda: _create(text, settings), _work, describe)
 
 
 def say_how_to_find(settings: SwarmNodeConfig) -> None:
@@ -250,3 +250,19 @@ async def _work(running: SwarmNode) -> None:
         await running.run()
     else:
         await running.follow()
+
+
+def describe(running: SwarmNode) -> str:
+    """One line on how the node is, at any time of its life, for a service manager."""
+    parts = running.core.parts
+    if parts is None:
+        return "starting"
+    if not parts.replica.has_state:
+        if parts.rounds.downloader.progress() is not None:
+            return "joining: downloading the swarm's state"
+        others = len(parts.membership.peers)
+        return f"joining: looking for a swarm ({others} peers known)"
+    state, loss = parts.replica.state, running.current_loss
+    peers = len(parts.rounds.crowd.live())
+    what = f"loss {loss:.3f}" if running.core.is_training and loss is not None else "not training"
+    return f"round {state.round}, {what}, {peers} peers"

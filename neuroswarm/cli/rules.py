@@ -231,6 +231,7 @@ def _wait(desk: Desk, amended: Rules, wait_s: float) -> None:
 def _change(present: Rules, changes: Mapping[str, Any]) -> Rules:
     from pydantic import ValidationError
 
+    from neuroswarm.config.legality import check_schedule
     from neuroswarm.diloco.rules import Rules
 
     fixed = {"revision"} & changes.keys()
@@ -240,11 +241,16 @@ def _change(present: Rules, changes: Mapping[str, Any]) -> Rules:
         raise ConfigError(f"no rule to change: {', '.join(unknown)} (there are: {names})")
     values = {**present.model_dump(mode="json"), **changes, "revision": present.revision + 1}
     try:
-        return Rules.model_validate(values)
+        amended = Rules.model_validate(values)
+        if changes.keys() & {"lr_schedule", "schedule_rounds"}:
+            check_schedule(amended.lr_schedule, amended.schedule_rounds)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"rule {where}: {first['msg']}") from error
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    return amended
 
 
 def _read(desk: Desk) -> tuple[RulesReply, Rules]:

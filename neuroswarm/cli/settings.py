@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from neuroswarm.config.complaints import unknown_setting
 from neuroswarm.config.flat import FLAT_PATHS, fold_flat_names
-from neuroswarm.config.section import unknown_setting
 from neuroswarm.config.swarm_node import SwarmNodeConfig
 from neuroswarm.errors import ConfigError
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from neuroswarm.cli.allocator import limit_arenas
 from neuroswarm.cli.exit_codes import ExitCode
+from neuroswarm.cli.notify import MICROSECONDS, Herald, Notifier
 from neuroswarm.hardware.process_limits import raise_file_limit
 from neuroswarm.hardware.signalling import on_signal
 
@@ -26,6 +27,9 @@ S = TypeVar("S")
 
 STOP_DEADLINE_S = 80.0
 """The end of a run that takes longer is cut short: the stop of some part hangs."""
+
+LOADING_S = 600.0
+"""Time asked of a service manager for what is imported and read before the event loop runs."""
 
 LEAVE_DEADLINE_S = 7.0
 """Time for a stop that a signal asks for. Longer takes only what need not be waited for: an inner
@@ -100,9 +104,14 @@ class StopSignals:
 
 
 def run_service(
-    make: Callable[[], AbstractAsyncContextManager[S]], work: Callable[[S], Awaitable[None]]
+    make: Callable[[], AbstractAsyncContextManager[S]],
+    work: Callable[[S], Awaitable[None]],
+    describe: Callable[[Any], str] = lambda _made: "running",
 ) -> None:
     """Make and start a service, do the work, stop the service; returns early when signalled.
+
+    A service manager that started the process is told how it goes (`cli/notify.py`); `describe`
+    says so in one line, of what was made, from its start on.
 
     Making it may import for seconds, so that comes first: the event loop could not hear a signal.
     Creates the event loop: the only place of the command line that does.
@@ -110,9 +119,12 @@ def run_service(
     raise_file_limit()
     limit_arenas(os.environ)
     before = {number: signal.getsignal(number) for number in _SIGNALS}
+    notifier = Notifier.of_environment(os.environ)
+    notifier.tell(STATUS="loading", EXTEND_TIMEOUT_USEC=int(LOADING_S * MICROSECONDS))
     service, watchdog = make(), Watchdog()
+    herald = Herald(notifier, lambda: describe(service))
     try:
-        asyncio.run(_run(service, work, watchdog))
+        asyncio.run(_run(service, work, watchdog, herald))
     finally:
         watchdog.cancel()
         for number, handler in before.items():
@@ -120,7 +132,10 @@ def run_service(
 
 
 async def _run(
-    made: AbstractAsyncContextManager[S], work: Callable[[S], Awaitable[None]], watchdog: Watchdog
+    made: AbstractAsyncContextManager[S],
+    work: Callable[[S], Awaitable[None]],
+    watchdog: Watchdog,
+    herald: Herald,
 ) -> None:
     task = asyncio.current_task()
     assert task is not None, "a coroutine that runs has a task"
@@ -128,11 +143,13 @@ async def _run(
     for number in _SIGNALS:
         on_signal(number, signals.on_signal)
     try:
-        async with made as service:
+        async with herald, made as service:
+            herald.ready()
             try:
                 await work(service)
             finally:
                 signals.begin_stop()
+                herald.stopping(STOP_DEADLINE_S)
     except asyncio.CancelledError:
         if not signals.has_cancelled:
             raise

@@ -60,3 +60,12 @@ def check_pair(codec: str, method: str) -> None:
             f"aggregation method {method} cannot follow codec {codec}: {codec} takes "
             f"{', '.join(LEGAL_METHODS[codec])}; {method} takes {', '.join(legal_codecs(method))}"
         )
+
+
+def check_schedule(name: str, rounds: int) -> None:
+    """ValueError if a learning rate is to fall, and it is not said over how many rounds."""
+    if name != "constant" and not rounds:
+        raise ValueError(
+            f"lr_schedule {name} never falls without schedule_rounds: set the rounds over which "
+            "it does"
+        )

@@ -31,12 +31,17 @@ Every setting can be given in four ways; a later one wins:
 3. an environment variable: `NEUROSWARM_DILOCO_INNER_STEPS=100`; an empty one counts as unset;
 4. a flag: its own, if it has one (`neuroswarm node --help`), or `--set diloco.inner_steps=100`.
 
+`neuroswarm config init` writes a file with all of them as comments, `neuroswarm config check FILE`
+says what is wrong with one, and `neuroswarm config show --origin`, with the flags of
+`neuroswarm node`, which value each setting has and where it comes from.
+
 From Python: `SwarmNodeConfig(diloco={"inner_steps": 100})`. Some settings have a flat name too,
 which all four ways and Python accept: `SwarmNodeConfig(diloco_inner_steps=100)`.
 
-An unknown setting is an error that names the nearest one. Durations are seconds unless the name
-says otherwise. The swarm token is no setting: `--token-file`, `NEUROSWARM_TOKEN_FILE`, or `--token`
-and `NEUROSWARM_TOKEN`; only `network.token_file` may stand in a file.
+An unknown setting is an error that names the nearest one, and so is an empty text: what is to have
+its default is left out. Durations are seconds unless the name says otherwise, and numbers have no
+units. The swarm token is no setting: `--token-file`, `NEUROSWARM_TOKEN_FILE`, or `--token` and
+`NEUROSWARM_TOKEN`; only `network.token_file` may stand in a file.
 
 The sections `diloco` and `aggregation`, and of `training` the optimiser, learning rate and its
 schedule (`optimizer` to `lr_floor`), are the rules of a *new* swarm. Whoever joins a swarm adopts
@@ -78,7 +83,7 @@ def _table(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[str]:
         meaning = " ".join((field.description or "").split())
         if path in _FLAT_NAMES:
             meaning += f" Flat name: `{_FLAT_NAMES[path]}`."
-        yield f"| `{path}` | {_default(field)} | {_legal(field)} | {meaning} |"
+        yield f"| `{path}` | {_default(field)} | {legal_values(field)} | {meaning} |"
     yield ""
 
 
@@ -91,7 +96,8 @@ def _default(field: FieldInfo) -> str:
     return f"`{value}`"
 
 
-def _legal(field: FieldInfo) -> str:
+def legal_values(field: FieldInfo) -> str:
+    """What a setting may be, for people, in Markdown."""
     kinds = get_args(field.annotation) or (field.annotation,)
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(field.annotation))

@@ -1,14 +1,12 @@
-"""The base of all sections, and how a wrong setting is explained in one line.
+"""The base of all sections: closed, frozen, and refusing what is wrong in one line.
 
 Refuses to know which settings exist.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any, ClassVar, Self, get_args
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
@@ -18,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from neuroswarm.config.complaints import find_no_value, first_complaint, unknown_setting
 from neuroswarm.errors import ConfigError
 
 
@@ -37,14 +36,13 @@ class Section(BaseModel):
             for name in values.keys() - cls.model_fields.keys():
                 raise ConfigError(unknown_setting(f"{cls.prefix}{name}", cls.setting_names()))
             for name, value in values.items():
-                if value == "" and Path in get_args(cls.model_fields[name].annotation):
-                    raise ConfigError(
-                        f"{cls.prefix}{name}: {value!r} is no path (leave it out for the default)"
-                    )
+                complaint = find_no_value(f"{cls.prefix}{name}", value, cls.model_fields[name])
+                if complaint:
+                    raise ConfigError(complaint)
         try:
             return handler(values)
         except ValidationError as error:
-            raise ConfigError(_first_complaint(cls.prefix, error)) from error
+            raise ConfigError(first_complaint(cls.prefix, error)) from error
 
     @classmethod
     def fold(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -71,30 +69,3 @@ def split_list(value: object) -> object:
 
 def _parts(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def unknown_setting(name: str, known: Iterable[str]) -> str:
-    """Say that `name` is no setting, and which of the known ones is nearest."""
-    names = sorted(known)
-    key = name.rpartition(".")[2]
-    same_key = [full for full in names if full.rpartition(".")[2] == key]
-    similar = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    near = similar or same_key if "." in name else same_key or similar
-    if near:
-        return f"unknown setting {name!r}; did you mean {near[0]!r}?"
-    families = sorted({full.partition(".")[0] + "." for full in names if "." in full})
-    return f"unknown setting {name!r}; settings start with {', '.join(families)}"
-
-
-def _first_complaint(prefix: str, error: ValidationError) -> str:
-    """The first of pydantic's complaints as `section.key: value (what it must be)`."""
-    first = error.errors(include_url=False)[0]
-    reason = first["msg"].removeprefix("Value error, ")
-    path = prefix + ".".join(str(step) for step in first["loc"])
-    if first["type"] == "value_error":
-        return f"{path.rstrip('.')}: {reason}" if path else reason
-    if first["type"] == "model_type":
-        return f"{path.rstrip('.')}: {first['input']!r} is not a table of settings"
-    if first["type"] == "tuple_type":
-        return f"{path}: {first['input']!r} (must be a list, or one text with commas)"
-    return f"{path}: {first['input']!r} ({reason.replace('Input should', 'must', 1)})"

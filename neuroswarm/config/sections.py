@@ -17,10 +17,11 @@ from neuroswarm.config.legality import (
     NormScaling,
     OptimizerName,
     ScheduleName,
+    check_schedule,
 )
 from neuroswarm.config.model_shape import BUILT_IN, check_model, choose_num_heads
 from neuroswarm.config.section import Section, split_list
-from neuroswarm.values import unbracketed
+from neuroswarm.values import FORMER_PROTOCOL, PROTOCOL_VERSION, unbracketed
 
 MAX_PORT = 65535
 GRPC_PORT_OFFSET = 1000
@@ -69,6 +70,10 @@ class NetworkConfig(Section):
     max_peers_per_address: int | None = Field(default=None, ge=1)
     """Peers taken from one IPv4 address or IPv6 /64. Unset: 16 in a swarm without a token, which
     limits many nodes on one machine too; no limit with a token."""
+
+    protocol_version: int = Field(default=PROTOCOL_VERSION, ge=FORMER_PROTOCOL, le=PROTOCOL_VERSION)
+    """Newest protocol version to speak. One less while nodes two versions back are being
+    upgraded, which talk with no newer one."""
 
     @field_validator("trackers", "peers", "announce_host", "accepted_token_files", mode="before")
     @classmethod
@@ -315,7 +320,8 @@ class TrainingConfig(Section):
         return choose_num_heads(self.model, self.dim, self.num_heads)
 
     @model_validator(mode="after")
-    def _heads_divide_the_width(self) -> Self:
+    def _check_schedule_and_heads(self) -> Self:
+        check_schedule(self.lr_schedule, self.schedule_rounds)
         if self.model in BUILT_IN:
             choose_num_heads(self.model, self.dim, self.num_heads)
         return self

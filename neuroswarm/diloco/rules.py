@@ -7,9 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from neuroswarm.codecs.lowbit import MAX_BLOCK
 from neuroswarm.codecs.sparse import MAX_CHUNK, MIN_CHUNK
@@ -23,15 +32,24 @@ from neuroswarm.config.legality import (
     check_pair,
     default_method,
 )
-from neuroswarm.errors import ConfigError, SchemaMismatch
+from neuroswarm.diloco.later import Later, find_later
+from neuroswarm.errors import ConfigError, NewerRules, SchemaMismatch
 from neuroswarm.values import NodeId
 from neuroswarm.wire import limits
 
 NodeIdText = Annotated[str, Field(pattern="^[0-9a-f]{40}$")]
 
 
+_AS_BYTES = "as bytes"
+_OF_LATER_VERSIONS = frozenset({"extra_forbidden", "literal_error"})
+"""Pydantic's complaints of rules and values that this version does not know."""
+
+
 class Rules(BaseModel):
     """The swarm's rules. Frozen; an unknown name is an error.
+
+    A rule that is added to these carries the mark `Later`, so that the bytes and the digest of
+    rules that were agreed before it stay what they are (docs/decisions/021).
 
     Raises:
         ValidationError: A value is out of range.
@@ -112,6 +130,14 @@ class Rules(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
+    def _as_before(cls, values: Any, info: ValidationInfo) -> Any:
+        """In bytes, a rule that is not named is as it was before there was such a rule."""
+        if info.context == _AS_BYTES and isinstance(values, dict):
+            return {name: mark.before for name, mark in cls.later().items()} | values
+        return values
+
+    @model_validator(mode="before")
+    @classmethod
     def _choose_method(cls, values: Any) -> Any:
         if isinstance(values, dict) and "codec" in values and "aggregation_method" not in values:
             return {**values, "aggregation_method": default_method(values["codec"])}
@@ -145,8 +171,14 @@ class Rules(BaseModel):
         return frozenset(NodeId(bytes.fromhex(text)) for text in self.expelled)
 
     def to_bytes(self) -> bytes:
-        """Canonical JSON: sorted keys, no spaces, ASCII. The same bytes for equal rules."""
+        """Canonical JSON: sorted keys, no spaces, ASCII. The same bytes for equal rules.
+
+        Rules that came later and are as they were before they existed are not named.
+        """
         fields = self.model_dump(mode="json")
+        for name, mark in self.later().items():
+            if fields[name] == mark.before:
+                del fields[name]
         return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
 
     @classmethod
@@ -155,22 +187,49 @@ class Rules(BaseModel):
 
         Raises:
             SchemaMismatch: Too large, not the canonical JSON of rules, or out of range.
+            NewerRules: They name a rule or a choice that this version does not know.
         """
         if len(data) > limits.MAX_RULES_BYTES:
             raise SchemaMismatch(f"rules: {len(data)} bytes (limit {limits.MAX_RULES_BYTES})")
         try:
-            rules = cls.model_validate_json(data)
+            rules = cls.model_validate_json(data, context=_AS_BYTES)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise SchemaMismatch(f"rules cannot be read: {where} {first['msg']}") from error
+            raise _explain(error) from error
         except ConfigError as error:
             raise SchemaMismatch(f"rules cannot be read: {error}") from error
         if rules.to_bytes() != data:
             raise SchemaMismatch("rules are not in canonical form")
         return rules
 
+    @classmethod
+    @cache
+    def later(cls) -> Mapping[str, Later]:
+        """The rules that came after the first protocol version, by name."""
+        return find_later(cls.model_fields)
+
+    @property
+    def protocol(self) -> int:
+        """The lowest protocol version whose programs know all that these rules name."""
+        named = json.loads(self.to_bytes())
+        return max((mark.since for name, mark in self.later().items() if name in named), default=1)
+
     @property
     def rules_hash(self) -> bytes:
         """SHA-256 of the canonical bytes."""
         return hashlib.sha256(self.to_bytes()).digest()
+
+
+def _explain(error: ValidationError) -> SchemaMismatch:
+    """One line; of what a later version brought rather than of what else is wrong."""
+    found = error.errors(include_url=False)
+    newer = [f for f in found if f["type"] in _OF_LATER_VERSIONS and f["loc"]]
+    if newer:
+        names = ", ".join(
+            f"{f['loc'][0]}" if f["type"] == "extra_forbidden" else f"{f['loc'][0]} {f['input']!r}"
+            for f in newer
+        )
+        return NewerRules(
+            f"rules of a later version ({names[:200]}): upgrade neuroswarm to follow them"
+        )
+    where = ".".join(str(part) for part in found[0]["loc"])
+    return SchemaMismatch(f"rules cannot be read: {where} {found[0]['msg']}")

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from neuroswarm.membership.conduct import Offence
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.token_buckets import TokenBuckets
+from neuroswarm.membership.versions import agree
 from neuroswarm.transport import Admission
-from neuroswarm.values import NodeId
+from neuroswarm.values import PROTOCOL_VERSION, NodeId
 from neuroswarm.wire import limits
 
 
@@ -33,8 +34,15 @@ class CallerLimits:
 class Door:
     """Lets callers in that are not banned and within their limits; notes floods."""
 
-    def __init__(self, peers: PeerTable, caller_limits: CallerLimits | None = None) -> None:
-        """Take the table that knows the bans, and learns of floods."""
+    def __init__(
+        self,
+        peers: PeerTable,
+        caller_limits: CallerLimits | None = None,
+        *,
+        protocol: int = PROTOCOL_VERSION,
+    ) -> None:
+        """Take the table that knows the bans, and learns of floods; and this node's protocol."""
+        self._protocol = protocol
         bounds = caller_limits or CallerLimits()
         self._peers = peers
         self._calls: TokenBuckets[NodeId] = TokenBuckets(
@@ -48,6 +56,8 @@ class Door:
         """Requests let in, to be decoded."""
         self.num_banned = 0
         """Requests refused since their callers are banned."""
+        self.num_other_versions = 0
+        """Requests refused since their callers announce a version that is not spoken here."""
         self.num_floods = 0
         """Requests refused since their callers send too much."""
 
@@ -62,5 +72,9 @@ class Door:
         if self._peers.is_banned(caller, now):
             self.num_banned += 1
             return Admission.BANNED
+        peer = self._peers.get(caller)
+        if peer is not None and agree(self._protocol, peer.heartbeat.protocol) is None:
+            self.num_other_versions += 1
+            return Admission.OTHER_VERSION
         self.num_admitted += 1
         return Admission.WELCOME

@@ -20,7 +20,13 @@ from neuroswarm.identity.answer_proof import NONCE_BYTES, prove_answer
 from neuroswarm.identity.certificate import NodeCredentials, read_identity
 from neuroswarm.net.grpc_settings import METHOD_PREFIX, NONCE_KEY, PROOF_KEY, CallBounds
 from neuroswarm.net.traffic import Traffic
-from neuroswarm.transport import Admission, Guard, StreamHandler, UnaryHandler
+from neuroswarm.transport import (
+    WRONG_VERSION,
+    Admission,
+    Guard,
+    StreamHandler,
+    UnaryHandler,
+)
 from neuroswarm.values import NodeId
 from neuroswarm.wire import limits
 
@@ -169,6 +175,8 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         await self._prove(caller, context)
         if admission is Admission.BANNED:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "banned for its conduct")
+        if admission is Admission.OTHER_VERSION:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, WRONG_VERSION)
 
     async def _prove(self, caller: NodeId, context: Context) -> None:
         nonce = _find_metadata(context, NONCE_KEY)

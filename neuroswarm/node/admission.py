@@ -27,6 +27,7 @@ def describe_admission(
         "requests_admitted": door.num_admitted,
         "requests_of_banned": door.num_banned,
         "requests_of_floods": door.num_floods,
+        "requests_of_other_versions": door.num_other_versions,
         "bans": describe_bans(peers, now),
         "conduct": [
             {

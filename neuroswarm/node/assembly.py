@@ -118,7 +118,7 @@ def assemble_membership(
         config.heartbeat.interval_s,
         max_per_address=choose_quota(config.network.max_peers_per_address, is_open=tokens.is_open),
     )
-    door = Door(peers)
+    door = Door(peers, protocol=config.network.protocol_version)
     carriers.rpc.guard(lambda caller, num_bytes: door.admit(caller, num_bytes, clock.monotonic()))
     record = OwnRecord(home.key, describe, incarnation=home.folder.incarnation)
     heartbeat = HeartbeatService(
@@ -218,7 +218,10 @@ def assemble_rounds(
     clock: Clock,
 ) -> RoundsRoom:
     """The parts that agree on rounds."""
-    crowd = Crowd(peers, cohort.swarm_id, clock, mute_after_s=config.rounds.mute_after_s)
+    crowd = Crowd(
+        peers, cohort.swarm_id, clock, mute_after_s=config.rounds.mute_after_s,
+        protocol=config.network.protocol_version,
+    )  # fmt: skip
     asker = Asker(carriers.rpc, config.rounds, blame=crowd.misbehaved)
     downloader = make_downloader(
         carriers, cohort, crowd, folder=home.folder.incoming_path, clock=clock

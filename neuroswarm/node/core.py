@@ -246,11 +246,16 @@ class NodeCore(Service):
                 parts.home.require_nothing_lost()
                 if not parts.rounds.crowd.live():
                     parts.membership.acquaintance.search.require_admission()
-                return make_genesis(self.config, parts.trainer, params)
+                founded = make_genesis(self.config, parts.trainer, params)
+                parts.rounds.crowd.versions.require(founded.rules.protocol)
+                return founded
 
             def may_found() -> bool:
                 is_deaf = bool(wait_s) and parts.meter.is_silent
-                return not is_deaf and not parts.membership.finder.may_find_first
+                crowd = parts.rounds.crowd
+                is_outdated = bool(crowd.apart()) and not crowd.live()
+                may_hear_more = parts.membership.finder.may_find_first
+                return not (is_deaf or is_outdated or may_hear_more)
 
             state, is_founder = await parts.rounds.joiner.find_state(
                 found, wait_s=wait_s, may_found=may_found

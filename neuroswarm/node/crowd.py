@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from neuroswarm.clock import Clock
 from neuroswarm.diloco import applied
+from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import BadSignature, NonFiniteValues, PeerError, WrongPayload
 from neuroswarm.membership.claims import find_excess
@@ -17,12 +18,13 @@ from neuroswarm.membership.conduct import Offence
 from neuroswarm.membership.peer import Peer
 from neuroswarm.membership.peer_table import PeerTable
 from neuroswarm.membership.token_buckets import TokenBuckets
+from neuroswarm.node.peer_versions import PeerVersions
 from neuroswarm.node.voices import Voices
 from neuroswarm.rounds.electorate import Electorate
 from neuroswarm.rounds.held_out import HeldOutFigures
 from neuroswarm.rounds.history import History
 from neuroswarm.rounds.positions import Positions, Standing
-from neuroswarm.values import NodeId, PeerAddress
+from neuroswarm.values import PROTOCOL_VERSION, NodeId, PeerAddress
 from neuroswarm.wire.messages import Contribution
 
 logger = logging.getLogger(__name__)
@@ -45,10 +47,17 @@ class Crowd:
     """Live peers with the same swarm id."""
 
     def __init__(
-        self, peers: PeerTable, swarm_id: bytes, clock: Clock, *, mute_after_s: float
+        self,
+        peers: PeerTable,
+        swarm_id: bytes,
+        clock: Clock,
+        *,
+        mute_after_s: float,
+        protocol: int = PROTOCOL_VERSION,
     ) -> None:
         self.me = peers.me
         self.swarm_id = swarm_id
+        self.versions = PeerVersions(protocol)
         self.positions = Positions()
         self.held_out = HeldOutFigures(peers.me)
         self.voices = Voices(mute_after_s)
@@ -81,7 +90,26 @@ class Crowd:
 
     def live(self) -> list[Peer]:
         """Live peers of this swarm, by node id."""
-        return self._peers.alive(self._clock.monotonic(), self.swarm_id)
+        everybody = self._peers.alive(self._clock.monotonic(), self.swarm_id)
+        return self.versions.of_ours(everybody)
+
+    def apart(self) -> list[Peer]:
+        """Live peers of this swarm that speak no protocol version of this node's."""
+        everybody = self._peers.alive(self._clock.monotonic(), self.swarm_id)
+        return self.versions.of_others(everybody)
+
+    def describe_versions(self) -> Mapping[str, object]:
+        """The part of `/status` on protocol versions, as JSON values."""
+        return self.versions.get_status(self.live(), self.apart())
+
+    def require_known(self, rules: Rules) -> None:
+        """PeerError if live peers do not know a rule that these rules name."""
+        lowest = self.versions.lowest(self.live())
+        if rules.protocol > lowest:
+            raise PeerError(
+                f"these rules need protocol {rules.protocol}, and some nodes speak {lowest} only: "
+                "upgrade them first (`protocol` in /peers says which)"
+            )
 
     def strangers(self) -> list[Peer]:
         """Live peers of other swarms with the same token, by node id."""
@@ -113,12 +141,16 @@ class Crowd:
         and not mute, and this node if it trains.
         """
         voters, now = {self.me} if with_me else set(), self._clock.monotonic()
-        for peer in self._peers.training(now, self.swarm_id):
+        for peer in self._training():
             is_mute = self.voices.is_mute(peer, state.round, steps_wanted, now)
             if not is_mute and self._takes_part(peer.node_id, history):
                 voters.add(peer.node_id)
         recent = applied.identities(state.applied, state.round)
         return Electorate(frozenset(voters), silent & voters, len(recent))
+
+    def _training(self) -> list[Peer]:
+        """Those of `live` that take part in rounds."""
+        return [peer for peer in self.live() if peer.heartbeat.is_training]
 
     def _takes_part(self, node_id: NodeId, history: History) -> bool:
         standing = self.positions.standing(node_id, history)
@@ -128,17 +160,15 @@ class Crowd:
 
     def steps_s(self) -> list[float]:
         """Seconds of a first step at each training peer; 0 where it is not measured yet."""
-        training = self._peers.training(self._clock.monotonic(), self.swarm_id)
-        return [peer.heartbeat.start_step_s for peer in training]
+        return [peer.heartbeat.start_step_s for peer in self._training()]
 
     def has_voters(self) -> bool:
         """Whether another live peer of this swarm takes part in rounds."""
-        return bool(self._peers.training(self._clock.monotonic(), self.swarm_id))
+        return bool(self._training())
 
     def newest_round(self) -> int | None:
         """The newest round that one of them holds a state of; None without any."""
-        voters = self._peers.training(self._clock.monotonic(), self.swarm_id)
-        return max((peer.heartbeat.round for peer in voters), default=None)
+        return max((peer.heartbeat.round for peer in self._training()), default=None)
 
     def is_known(self, signer: NodeId) -> bool:
         """Whether it is this node or a peer that this node has heard a heartbeat of lately."""
@@ -157,7 +187,7 @@ class Crowd:
     @property
     def trust_quorum(self) -> int:
         """Signers that cannot all be hostile, of all that are heard of: floor(n/4) + 1."""
-        return (len(self._peers.training(self._clock.monotonic(), self.swarm_id)) + 1) // 4 + 1
+        return (len(self._training()) + 1) // 4 + 1
 
     def slowest_rtt_s(self, voters: frozenset[NodeId]) -> float | None:
         """Round trip to the slowest of the voters; None while one is not measured."""
@@ -186,15 +216,14 @@ class Crowd:
             patience_s: Seconds for which a peer must have been elsewhere to be counted so.
         """
         now = self._clock.monotonic()
-        training = self._peers.training(now, self.swarm_id)
-        stands = [self.positions.lasting(peer.node_id, history, now) for peer in training]
+        stands = [self.positions.lasting(p.node_id, history, now) for p in self._training()]
         here = sum(standing in (Standing.LEVEL, Standing.BEHIND) for standing, _ in stands)
         elsewhere = {Standing.AHEAD, Standing.APART}
         return here, sum(where in elsewhere and s >= patience_s for where, s in stands)
 
     def count_on(self, digests: Collection[bytes]) -> tuple[int, int]:
         """Live training peers that stand on one of these states now, and all of them."""
-        training = self._peers.training(self._clock.monotonic(), self.swarm_id)
+        training = self._training()
         there = sum(self.positions.stands_on(peer.node_id, digests) for peer in training)
         return there, len(training)
 
@@ -210,8 +239,10 @@ class Crowd:
         return sorted(targets, key=lambda peer: order.get(peer.node_id, len(preferred)))
 
     def is_banned(self, node_id: NodeId) -> bool:
-        """Whether nothing that this signer says counts."""
-        return self._peers.is_banned(node_id, self._clock.monotonic())
+        """Whether nothing that this signer says counts: banned, or of a version too far off."""
+        peer = self._peers.get(node_id)
+        is_foreign = peer is not None and not self.versions.speaks_with(peer)
+        return is_foreign or self._peers.is_banned(node_id, self._clock.monotonic())
 
     def offend(self, node_id: NodeId, offence: Offence) -> None:
         """Count what an authenticated party did; too much of it bans it for a while.

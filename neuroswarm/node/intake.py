@@ -18,6 +18,7 @@ from neuroswarm.diloco.pieces import Shape
 from neuroswarm.diloco.state import OuterState
 from neuroswarm.errors import (
     BadSignature,
+    NewerRules,
     PeerError,
     ProtocolViolation,
     SchemaMismatch,
@@ -187,11 +188,14 @@ class Intake:
         """Take an amendment from the owner itself and have it spread.
 
         Raises:
-            PeerError: it is not the owner's, or does not follow the present rules.
+            PeerError: it is not the owner's, does not follow the present rules, or brings
+                rules that some live peers do not know.
         """
         if self._current is None:
             raise PeerError("no round is in progress here yet: ask again later")
         if self.archive.amendment(signed.id) is None:
+            present = self._current.state.rules
+            self._crowd.require_known(read_amendment(signed, self._cohort.swarm_id, present))
             self.on_amendment(signed)
             self._tell(signed)
 
@@ -205,7 +209,11 @@ class Intake:
         current = self._current
         if current is None or self.archive.amendment(signed.id) is not None:
             return False
-        rules = read_amendment(signed, self._cohort.swarm_id, current.state.rules)
+        try:
+            rules = read_amendment(signed, self._cohort.swarm_id, current.state.rules)
+        except NewerRules as error:
+            logger.warning("the owner of this swarm proposes %s", error)
+            raise
         self.archive.add_amendment(signed)
         current.round.heard_amendment(signed.id)
         self.counters["amendments"] += 1

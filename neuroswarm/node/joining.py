@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from neuroswarm.clock import Clock
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import PeerError, PeerUnreachable
+from neuroswarm.errors import NewerRules, PeerError, PeerUnreachable
 from neuroswarm.membership.peer import Peer
 from neuroswarm.node.crowd import Crowd
 from neuroswarm.node.donors import Candidates, FirstLook, Rivals
@@ -58,6 +58,7 @@ class Joiner:
         self._downloader = downloader
         self._crowd = crowd
         self._clock = clock
+        self._told_of = b""
 
     async def find_state(
         self,
@@ -136,9 +137,17 @@ class Joiner:
             logger.info("joining the swarm: downloading state %s", short(digest))
             try:
                 return await self._fetch(digest, listened_at)
+            except NewerRules as error:
+                self._say_newer(digest, error)
             except PeerError as error:
                 logger.info("no state %s: %s", short(digest), error)
         return None
+
+    def _say_newer(self, digest: bytes, error: NewerRules) -> None:
+        """Once: it goes on trying, as whoever told of this state may be alone with it."""
+        if digest != self._told_of:
+            self._told_of = digest
+            logger.warning("no state %s: %s", short(digest), error)
 
     async def _fetch(self, digest: bytes, listened_at: float) -> OuterState:
         """Download a state while the others are still listened for.

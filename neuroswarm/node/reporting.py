@@ -15,7 +15,7 @@ from neuroswarm.hardware.memory import read_memory
 from neuroswarm.metering.allowance import Allowance
 from neuroswarm.node.admission import describe_admission
 from neuroswarm.node.statistics import Statistics
-from neuroswarm.values import PROTOCOL_VERSION, Endpoint
+from neuroswarm.values import Endpoint
 from neuroswarm.web.metrics import Measured, measure_mapping
 from neuroswarm.wire import limits
 from neuroswarm.wire.heartbeats import Heartbeat
@@ -62,7 +62,7 @@ class Reporter:
             heartbeat_port=parts.carriers.heartbeat_endpoint.port,
             http_port=parts.web.endpoint.port,
             dht_port=self.dht_endpoint().port,
-            protocol=PROTOCOL_VERSION,
+            protocol=self._node.config.network.protocol_version,
             is_training=self._node.is_voter,
             available_memory_mb=self._available_memory_mb(),
             first_fragment=0,
@@ -134,6 +134,7 @@ class Reporter:
             "node_id": parts.home.key.node_id.hex(),
             "swarm": self._node.config.network.name,
             "swarm_id": parts.cohort.swarm_id.hex(),
+            "protocol": parts.rounds.crowd.describe_versions(),
             "base": parts.cohort.base.hex() or None,
             "state": self._node.state.name.lower(),
             "is_training": self._node.is_training,
@@ -212,6 +213,7 @@ class Reporter:
                 "is_alive": table.is_alive(peer.node_id, now),
                 "is_training": peer.heartbeat.is_training,
                 "same_swarm": peer.heartbeat.swarm_id == parts.cohort.swarm_id,
+                "protocol": peer.heartbeat.protocol,
                 "round": peer.heartbeat.round,
                 "digest": peer.heartbeat.digest.hex()[:8],
                 "last_seen_s": round(now - peer.last_seen_s, 1),

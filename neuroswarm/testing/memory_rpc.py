@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 from neuroswarm.errors import LifecycleError, PeerError, PeerUnreachable, ProtocolViolation
 from neuroswarm.service import Service, State
 from neuroswarm.testing.faults import Passage
-from neuroswarm.transport import Admission, Guard, StreamHandler, UnaryHandler
+from neuroswarm.transport import (
+    WRONG_VERSION,
+    Admission,
+    Guard,
+    StreamHandler,
+    UnaryHandler,
+)
 from neuroswarm.values import Endpoint, NodeId, PeerAddress
 from neuroswarm.wire import limits
 
@@ -175,6 +181,8 @@ class MemoryRpc(Service):
             raise PeerUnreachable(f"{me} unreachable: busy", peer=me.node_id)
         if admission is Admission.BANNED:
             raise ProtocolViolation(f"{me} refused: banned for its conduct", peer=me.node_id)
+        if admission is Admission.OTHER_VERSION:
+            raise ProtocolViolation(f"{me} refused: {WRONG_VERSION}", peer=me.node_id)
 
     async def _take(self, target: MemoryRpc, method: str, reply: bytes) -> None:
         """Bring one message of the answer back."""

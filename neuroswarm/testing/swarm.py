@@ -108,6 +108,9 @@ class Swarm:
         self.network = MemoryNetwork(seed)
         self.members: dict[str, Member] = {}
         """The newest life of every node, by name."""
+        self.protocols: dict[str, int] = {}
+        """Protocol versions that members announce from their next start on, by name; also ones
+        that no settings allow, as nodes of other versions of this program would."""
         self._folder = folder
         self._seed = seed
         self._step_s = step_s
@@ -268,7 +271,8 @@ class Swarm:
         workload = self._make_workload(name, model_seed)
         if data is not None:
             workload = replace(workload, data=data)
-        core = NodeCore(SwarmNodeConfig(**config), SwarmToken(bytes(32)), workload, surroundings)
+        settings = _announce(SwarmNodeConfig(**config), self.protocols.get(name))
+        core = NodeCore(settings, SwarmToken(bytes(32)), workload, surroundings)
         member = Member(
             name, host, folder, core, key, model_seed, is_trainer, tamper, self._step_s,
             surroundings.clock, data,
@@ -343,6 +347,13 @@ def negated(factor: float = 10.0) -> Tamper:
 
 def _grave(member: Member) -> Path:
     return member.folder.with_name(f"{member.folder.name}.off")
+
+
+def _announce(config: SwarmNodeConfig, protocol: int | None) -> SwarmNodeConfig:
+    if protocol is None:
+        return config
+    network = config.network.model_copy(update={"protocol_version": protocol})
+    return config.model_copy(update={"network": network})
 
 
 def _load_or_write_key(folder: Path, text: str) -> NodeKey:

@@ -16,7 +16,7 @@ from pathlib import Path
 from neuroswarm.clock import Clock
 from neuroswarm.diloco.pieces import PIECE_BYTES, Layout, Shape
 from neuroswarm.diloco.state import OuterState
-from neuroswarm.errors import PeerError, PeerUnreachable
+from neuroswarm.errors import NewerRules, PeerError, PeerUnreachable
 from neuroswarm.transfer.donor_pool import DonorPool
 from neuroswarm.transfer.incoming import IncomingFolder
 from neuroswarm.transfer.piece_crew import Blame, PieceCrew
@@ -218,6 +218,8 @@ class StateDownloader:
                     architecture=self._architecture,
                     shape=self._shape,
                 )
+            except NewerRules:
+                raise  # whoever has this state has it with these rules
             except PeerError as error:
                 logger.warning("%s lies about state %s: %s", source, short(digest), error)
                 self._blame(source.node_id, error)

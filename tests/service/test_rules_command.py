@@ -118,3 +118,14 @@ async def test_strangers_and_others_than_the_owner_change_nothing(
     swarm.token_file.write_text(SwarmToken.new().text)
     assert await rules(swarm, url, "show") == ExitCode.AUTH
     assert swarm.rules.revision == 0
+
+
+async def test_a_schedule_that_would_never_fall_is_refused(
+    swarm: Swarm, url: str, capfd: pytest.CaptureFixture[str]
+):
+    key = ("--key", str(swarm.owner))
+    assert await rules(swarm, url, "change", "lr_schedule=cosine", *key) == ExitCode.CONFIG
+    assert "never falls without schedule_rounds" in capfd.readouterr().err
+    both = ("lr_schedule=cosine", "schedule_rounds=9")
+    assert await rules(swarm, url, "change", *both, *key) == ExitCode.OK
+    assert swarm.rules.schedule_rounds == 9

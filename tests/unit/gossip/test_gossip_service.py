@@ -12,9 +12,11 @@ from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.memory_rpc import MemoryRpc
 from neuroswarm.testing.speaker import Speaker
 from neuroswarm.testing.waiting import until
+from neuroswarm.v1 import envelope_pb2, gossip_pb2
 from neuroswarm.values import NodeId, PeerAddress
-from neuroswarm.wire.signed import Signed
+from neuroswarm.wire.signed import Kind, Signed, sign
 
+DEADLINE_S = 20.0
 ANNA, BERT = Speaker("anna"), Speaker("bert")
 
 
@@ -73,3 +75,28 @@ async def test_what_is_said_before_the_service_runs_is_pushed_and_so_is_what_fol
             await until(lambda: early.id in heard.heard)
             here.spread(late)
             await until(lambda: late.id in heard.heard)
+
+
+async def test_what_a_later_version_says_is_passed_over_and_what_is_known_kept_as_it_came():
+    network = MemoryNetwork()
+    mine, others = network.rpc(ANNA.node_id), network.rpc(BERT.node_id)
+    heard = Listener()
+    there = GossipService(
+        others, listener=heard, neighbours=Neighbours(mine), clock=SystemClock(), seed=0
+    )
+    known = ANNA.ready()
+    later = sign(Kind.READY, known.body + bytes.fromhex("c23e03") + b"new", ANNA.key)
+    of_another_kind = known.to_proto()
+    of_another_kind.kind = 99  # type: ignore[assignment]
+    request = gossip_pb2.PushRequest(
+        messages=[
+            envelope_pb2.Relayed(message=message, hops_left=0)
+            for message in (of_another_kind, later.to_proto())
+        ]
+    )
+    async with others, there, mine:
+        await mine.call(
+            others.address, "Gossip/Push", request.SerializeToString(), timeout_s=DEADLINE_S
+        )
+    assert there.counters["unknown_kind"] == 1
+    assert heard.heard == [later.id], "its id is over the bytes as they came"

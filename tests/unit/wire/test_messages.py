@@ -110,6 +110,12 @@ def test_a_machine_of_a_later_version_is_of_no_class():
 
 
 @decoders
+def test_fields_of_a_later_version_are_passed_over(body: Body, decode: Callable[[bytes], Body]):
+    field_1000 = bytes.fromhex("c23e03") + b"new"
+    assert decode(body.encode() + field_1000) == body
+
+
+@decoders
 def test_encoding_is_the_same_every_time(body: Body, decode: Callable[[bytes], Body]):
     assert decode(body.encode()).encode() == body.encode()
 
