@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -160,7 +161,9 @@ class SwarmNode:
     def train_step(self) -> float | None:
         """Take one inner step; returns its loss in nats, or None if training is off.
 
-        None too while no token shards are here yet.
+        None too while no token shards are here yet, and while the node rests because others need
+        the machine (`guest`, `get_stats()["trains_not_because"]` says why): after a moment, so
+        that a loop may go on asking.
 
         Rounds go on beside it: nothing on the network is waited for.
 
@@ -181,8 +184,10 @@ class SwarmNode:
             self._call(self._begin())
         if not parts.trainer.has_data():
             return None
-        while (report := parts.compute.run_sync(parts.replica.step)) is RESTED:
-            pass
+        step = partial(parts.fitting.duty.step, parts.replica.step)
+        while (report := parts.compute.run_sync(step)) is RESTED:
+            if parts.fitting.duty.is_resting:
+                return None
         return report.loss
 
     def train(self, **limits: Any) -> str:

@@ -14,6 +14,7 @@ from neuroswarm.hardware.capacity import MIB, choose_budget
 from neuroswarm.hardware.memory import read_memory
 from neuroswarm.metering.allowance import Allowance
 from neuroswarm.node.admission import describe_admission
+from neuroswarm.node.resting import why_not_training
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.values import PROTOCOL_VERSION, Endpoint
 from neuroswarm.web.metrics import Measured, measure_mapping
@@ -137,6 +138,7 @@ class Reporter:
             "base": parts.cohort.base.hex() or None,
             "state": self._node.state.name.lower(),
             "is_training": self._node.is_training,
+            "trains_not_because": why_not_training(self._node),
             "round": None if state is None else state.round,
             "digest": None if state is None else state.digest.hex(),
             "joining": None if state else parts.rounds.downloader.progress(),

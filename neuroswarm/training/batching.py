@@ -110,12 +110,14 @@ class Batching:
     def load(self, kept: Mapping[str, Any]) -> None:
         """Take over what `to_json` returned; KeyError if something is missing.
 
-        The size that the user has set stays, and so does what memory bears now if it is less.
+        The size that the user has set stays, and so does what memory bears now if it is less. What
+        was measured on another machine, or written by another hand, is kept within the limits.
         """
         num_draws, piece = int(kept["num_draws"]), kept["piece"]
         if not self.is_fixed:
-            self.num_draws = num_draws
+            self.num_draws = choose_num_draws(num_draws, self.start_draws)
         if piece is not None:
+            piece = max(1, int(piece))
             self.piece = piece if self.piece is None else min(self.piece, piece)
 
 
@@ -130,15 +132,25 @@ def choose_num_draws(wanted: float, start_draws: int) -> int:
 
 
 def choose_step_s(own_s: float, peers_s: list[float]) -> float:
-    """How long steps should take in a swarm: the lower median of how long first steps take.
+    """How long steps should take in a swarm: the median of how long first steps take.
 
     Every peer computes it from the same heartbeats, and nobody's step time follows from
     another's, so it cannot drift; less than half of the peers can move it only between the
     others' values. A node alone gets its own, and with it its first size.
 
+    Of an even number it is the geometric mean of the two in the middle, as sizes are compared by
+    their ratio: of two nodes neither sets the other's steps alone. What a peer says counts as at
+    most `MAX_GROWTH` times more or less than what was measured here, beyond which steps cannot
+    follow anyway: so the only peer of a node, lying, makes its steps four times longer or shorter
+    at the most.
+
     Args:
-        own_s: Seconds of a step of the first size here.
-        peers_s: The same of the training peers.
+        own_s: Seconds of a step of the first size here, > 0.
+        peers_s: The same of the peers that take part in rounds, each > 0.
     """
-    values = sorted([own_s, *peers_s])
-    return values[(len(values) - 1) // 2]
+    least, most = own_s / MAX_GROWTH, own_s * MAX_GROWTH
+    values = sorted([own_s, *(min(max(value, least), most) for value in peers_s)])
+    middle = len(values) // 2
+    if len(values) % 2:
+        return values[middle]
+    return math.sqrt(values[middle - 1] * values[middle])
