@@ -65,6 +65,8 @@ class ShardHolding:
         self._read: dict[int, tuple[_Signature, bool]] = {}
         """Shards that were read to the end: how their files looked, and whether all was right."""
         self._withdrawn = frozenset[int]()
+        self._told: tuple[tuple[frozenset[int], frozenset[int]], bytes] | None = None
+        """What peers are told, and of which shards it was made."""
         self._fetched = frozenset(self._find_fetched())
         self.bytes_written = 0
         """Of shards, since the start."""
@@ -109,8 +111,11 @@ class ShardHolding:
 
     def held_bits(self) -> bytes:
         """One bit a shard, the lowest bit of a byte first."""
-        bits = pack_bits(self.held - self._withdrawn)
-        return bits.to_bytes((len(self.shards) + 7) // 8, "little")
+        told = (self._fetched, self._withdrawn)
+        if self._told is None or self._told[0] != told:
+            bits = pack_bits(self.held - self._withdrawn)
+            self._told = told, bits.to_bytes((len(self.shards) + 7) // 8, "little")
+        return self._told[1]
 
     def withdraw(self, index: int) -> None:
         """Give a shard to nobody any more: it is about to be removed."""

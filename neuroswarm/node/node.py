@@ -264,6 +264,29 @@ class SwarmNode:
         parts = self._core.parts
         return {} if parts is None else parts.reporter.progress()
 
+    def get_global_training_status(self) -> Mapping[str, object]:
+        """Whether training improves the model, and whether all nodes have the same weights.
+
+        Every value is as this node sees the swarm now, from the peers' signed heartbeats.
+
+        Returns:
+            Empty before the node has started; else
+
+            - `round`, `digest`: the outer state held here; None before there is one;
+            - `loss`: the swarm's held-out loss, nats per token, of the state of round
+              `loss_round`, from the figures of `loss_nodes` members; None before the first;
+            - `best_loss`: the least of the last 32 rounds of this life of the node;
+            - `trend`: `falling`, `level` or `rising` over those rounds, beyond what chance makes
+              (Mann-Kendall, 5 %), and `is_improving`: whether it falls; None below five rounds;
+            - `nodes`: live nodes, this one among them, of which `nodes_same` stand on the very
+              same state, `nodes_behind` on an earlier one of the same lineage, `nodes_ahead` on a
+              later one, `nodes_apart` on other weights for the same round, and `nodes_unknown`
+              have none or have not said;
+            - `has_converged`: whether none is apart; None before there is a state here.
+        """
+        parts = self._core.parts
+        return {} if parts is None else parts.reporter.global_training()
+
     @property
     def current_training_round(self) -> int:
         """Round of the outer state held; 0 before there is one."""

@@ -14,6 +14,7 @@ from neuroswarm.hardware.capacity import MIB, choose_budget
 from neuroswarm.hardware.memory import read_memory
 from neuroswarm.metering.allowance import Allowance
 from neuroswarm.node.admission import describe_admission
+from neuroswarm.node.global_status import describe_training
 from neuroswarm.node.resting import why_not_training
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.values import PROTOCOL_VERSION, Endpoint
@@ -155,6 +156,7 @@ class Reporter:
             "tokens_per_s": self._tokens_per_s(),
             **self.statistics.as_dict(),
             "swarm_held_out": self._swarm_held_out(),
+            "global_training": self.global_training(),
             **{k: v for k, v in self.measure().items() if k.startswith(_SHOWN)},
             "hardware": parts.fitting.get_status(),
             "traffic": parts.rounds.thrift.get_status(),
@@ -182,6 +184,10 @@ class Reporter:
             "tracker_requests_refused": parts.membership.directory.num_refused,
             "rules": None if state is None else state.rules.model_dump(mode="json"),
         }
+
+    def global_training(self) -> Mapping[str, object]:
+        """How the training of the whole swarm goes."""
+        return describe_training(self._parts)
 
     def _swarm_held_out(self) -> Mapping[str, float] | None:
         found = self._parts.rounds.crowd.held_out.newest()

@@ -22,6 +22,8 @@ from neuroswarm.errors import (
 )
 from neuroswarm.models.user_factory import describe_error
 from neuroswarm.node.core import NodeCore
+from neuroswarm.node.parts import Parts
+from neuroswarm.rounds.held_out import MIN_FIGURES
 from neuroswarm.service import State
 from neuroswarm.values import counted
 
@@ -113,6 +115,14 @@ def _say_progress(core: NodeCore, said_at: float) -> float:
     return core.now()
 
 
+def _held_out_loss(parts: Parts) -> float | None:
+    """The swarm's where one liar cannot move it, else what this node measured itself."""
+    swarm = parts.rounds.crowd.held_out.newest()
+    if swarm is not None and swarm.num_nodes >= MIN_FIGURES:
+        return swarm.loss
+    return parts.reporter.statistics.held_out_loss
+
+
 async def _pause(progressed: asyncio.Event) -> None:
     """Wait until something has happened, or for a tick: steps and minutes make no noise."""
     with contextlib.suppress(TimeoutError):
@@ -135,7 +145,7 @@ def _watch(core: NodeCore, limits: RunConfig) -> Callable[[], str | None]:
         tokens = parts.trainer.total.tokens
         if limits.tokens is not None and tokens >= limits.tokens:
             return f"{tokens} tokens"
-        loss = statistics.held_out_loss
+        loss = _held_out_loss(parts)
         if limits.until_loss is not None and loss is not None and loss <= limits.until_loss:
             return f"held-out loss {loss:.4f}"
         return None

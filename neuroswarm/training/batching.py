@@ -17,6 +17,9 @@ DRAWS_PER_START = 16
 MAX_GROWTH = 16
 """Most times the first step's draws."""
 
+MAX_RATIO = 64.0
+"""Most times that a peer counts as faster or slower than this node."""
+
 KEPT = 0.15
 """Share by which a better number of draws may differ before it is taken."""
 
@@ -140,15 +143,15 @@ def choose_step_s(own_s: float, peers_s: list[float]) -> float:
 
     Of an even number it is the geometric mean of the two in the middle, as sizes are compared by
     their ratio: of two nodes neither sets the other's steps alone. What a peer says counts as at
-    most `MAX_GROWTH` times more or less than what was measured here, beyond which steps cannot
-    follow anyway: so the only peer of a node, lying, makes its steps four times longer or shorter
-    at the most.
+    most `MAX_RATIO` times more or less than what was measured here: so the only peer of a node,
+    lying, makes its steps 8 times longer or shorter at the most, and two honest ones take steps of
+    one time unless one is more than 64 times as fast.
 
     Args:
         own_s: Seconds of a step of the first size here, > 0.
         peers_s: The same of the peers that take part in rounds, each > 0.
     """
-    least, most = own_s / MAX_GROWTH, own_s * MAX_GROWTH
+    least, most = own_s / MAX_RATIO, own_s * MAX_RATIO
     values = sorted([own_s, *(min(max(value, least), most) for value in peers_s)])
     middle = len(values) // 2
     if len(values) % 2:

@@ -112,7 +112,8 @@ class Trainer(TrainedModel):
     def take_share(self, share: Share) -> None:
         """Read this part of the data from now on, from where it was left; a new one from its start.
 
-        A node that leaves a state and comes back to it reads nothing twice. Nothing changes for data that knows no shares. The others are told before the next step,
+        A node that leaves a state and comes back to it reads nothing twice. Nothing changes for
+        data that knows no shares. The others are told before the next step,
         so that what they raise is an error of that step.
         """
         if share == self._share or not isinstance(self.batches, ShareAware):
