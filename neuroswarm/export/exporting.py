@@ -21,7 +21,7 @@ from neuroswarm.export.safetensors_format import WEIGHTS
 from neuroswarm.export.source import Source, open_source
 from neuroswarm.export.training_log import read_log
 from neuroswarm.hardware.disk import sync
-from neuroswarm.models.hugging_face import SIDE_FILES
+from neuroswarm.models.hugging_face import CONFIG
 from neuroswarm.node.about_model import RECORD
 
 logger = logging.getLogger(__name__)
@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 CARD = "README.md"
 UNFINISHED = ".neuroswarm-export-"
 
-_OF_FORMS = frozenset({peft_folder.CONFIG, peft_folder.TENSORS, WEIGHTS, *SIDE_FILES})
-"""Files that not every form has."""
+_OF_FORMS = frozenset({peft_folder.CONFIG, peft_folder.TENSORS, WEIGHTS, CONFIG})
+"""Files that not every form has, and by which others know one."""
 
 
 def export(

@@ -40,6 +40,10 @@ MEASURE_S = 10.0
 PROBE_S = 20.0
 """Pause, at the most, after peers were asked in vain for what is to go and what is to come."""
 
+MANY_HOLDERS = 8
+"""With so many other copies nobody waits for whoever was given bytes: asking for a few of every
+shard again and again would else keep a node from ever changing its shards."""
+
 MAX_ROTATION_BYTES = 256
 
 
@@ -325,7 +329,7 @@ class ShardKeeper(Service):
         if not is_news or now < self._probes_at:
             return None
         claimed = self._believable()
-        possible = [i for i in going if i in claimed and not self.is_counted_on(self._hash(i))]
+        possible = [i for i in going if i in claimed and not self._is_relied_on(i)]
         if not possible:
             return None
         index, coming = self._name(possible[0]), self._name(self._missing[0])
@@ -333,12 +337,17 @@ class ShardKeeper(Service):
         if (
             await self._crew.is_to_be_had(coming, _whatever)
             and await self._crew.is_to_be_had(index, is_right)
-            and not self.is_counted_on(index.sha256)
+            and not self._is_relied_on(index.index)
         ):
             return index.index
         # Two nodes that want to let go of one shard are not to ask each other in step for ever.
         self._probes_at = self._clock.monotonic() + random.uniform(PROBE_S / 2, PROBE_S)
         return None
+
+    def _is_relied_on(self, index: int) -> bool:
+        """Whether one of the few others that have a shard may let go of it as it is here."""
+        num_others = len(self._crew.sightings.holders(index))
+        return num_others < MANY_HOLDERS and self.is_counted_on(self._hash(index))
 
     async def _let_go(self) -> None:
         """Delete the shard that leaves, once nothing is made of it any more."""

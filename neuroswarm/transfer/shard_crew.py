@@ -239,7 +239,9 @@ class ShardCrew(Service):
             self.on_disk_failure(error)
             await self._clock.sleep(LOOK_S)
             return
-        self._pool.gave(donor, pace.num_bytes, self._clock.monotonic() - pace.began_at)
+        if pace.num_bytes:
+            self._pool.gave(donor, pace.num_bytes, self._clock.monotonic() - pace.began_at)
+            self.sightings.gave(donor.node_id, index)
         sources = self._sources.pop(index)
         if is_right:
             self._is_mixed_badly.discard(index)
