@@ -328,9 +328,7 @@ class NodeCore(Service):
             announce=announce, recorder=recorder, meter=meter, clock=clock,
         )  # fmt: skip
         fitting = make_fitting(config, compute, trainer, membership, clock=self._around.clock)
-        fitting.peers_step_s = lambda: rounds.crowd.steps_s(
-            rounds.driver.electorate.expected_ballots  # who only sends heartbeats has no say
-        )
+        fitting.peers_step_s = rounds.peers_step_s
         return Parts(
             home, compute, trainer, replica, cohort, carriers, membership, rounds,
             fitting, recorder, reporter, web, checkpointer, meter, shards,
