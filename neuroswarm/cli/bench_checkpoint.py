@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from neuroswarm.cli.options import read_path
 from neuroswarm.cli.reports import JsonPath, conclude, require_file, write_report
 
 FULL_PARAMS, QUICK_PARAMS = "100M", "1M"
@@ -33,7 +34,11 @@ def checkpoint(
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--dir", help="Disk to measure. Default: that of temporary files.", show_default=False
+            "--dir",
+            help="Disk to measure. Default: that of temporary files.",
+            show_default=False,
+            parser=read_path,
+            metavar="PATH",
         ),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Processor threads for training.")] = 4,

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from neuroswarm.cli.options import read_path
+
 SeedsOption = Annotated[
     str | None,
     typer.Option(help="Seeds, with commas. Default: 11,12,13; 11 if quick.", show_default=False),
@@ -21,6 +23,8 @@ DataOption = Annotated[
     typer.Option(
         help="Text file or folder to train on. Default: this Python's library source.",
         show_default=False,
+        parser=read_path,
+        metavar="PATH",
     ),
 ]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from neuroswarm.cli.exit_codes import ExitCode
+from neuroswarm.cli.options import read_path
 from neuroswarm.values import counted
 
 if TYPE_CHECKING:
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Make text into token shards, which nodes train on without reading it all.")
 
-Folder = Annotated[Path, typer.Argument(help="Folder that `neuroswarm data prepare` made.")]
+Folder = Annotated[
+    Path,
+    typer.Argument(
+        help="Folder that `neuroswarm data prepare` made.", parser=read_path, metavar="FOLDER"
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -31,8 +37,15 @@ def data(context: typer.Context) -> None:
 
 @app.command()
 def prepare(
-    sources: Annotated[list[Path], typer.Argument(help="Text files, and folders of them.")],
-    out: Annotated[Path, typer.Option(help="The folder to make.")],
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Text files, and folders of them.", parser=read_path, metavar="SOURCES..."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="The folder to make.", parser=read_path, metavar="PATH")
+    ],
     tokenizer: Annotated[
         str, typer.Option(help="`bytes`, or the tokenizer.json of a Hugging Face model.")
     ] = "bytes",
@@ -70,7 +83,7 @@ def prepare(
 @app.command()
 def describe(
     folder: Folder,
-    to: Annotated[Path, typer.Option(help="The folder to make.")],
+    to: Annotated[Path, typer.Option(help="The folder to make.", parser=read_path, metavar="PATH")],
 ) -> None:
     """Make a small folder that says what FOLDER holds, for nodes that fetch its shards from peers.
 
@@ -154,7 +167,7 @@ def _choose_tokenizer(name: str) -> Tokenizer:
     from neuroswarm.corpus.manifest import BYTES
     from neuroswarm.corpus.tokenizer import ByteTokenizer, FileTokenizer
 
-    return ByteTokenizer() if name == BYTES else FileTokenizer(Path(name))
+    return ByteTokenizer() if name == BYTES else FileTokenizer(read_path(name))
 
 
 def _describe(folder: Path, manifest: Manifest) -> None:

@@ -17,13 +17,21 @@ Byzantine = Annotated[
 Kill = Annotated[int, typer.Option(help="Peers to kill half-way and start again 20 s later.")]
 Json = Annotated[
     Path | None,
-    typer.Option("--json", help="Write what was measured here.", show_default=False),
+    typer.Option(
+        "--json",
+        help="Write what was measured here.",
+        show_default=False,
+        parser=read_path,
+        metavar="PATH",
+    ),
 ]
 Picture = Annotated[
     Path | None,
     typer.Option(
         help="Write a picture here. Default: beside the JSON file, if there is one.",
         show_default=False,
+        parser=read_path,
+        metavar="PATH",
     ),
 ]
 NoPicture = Annotated[

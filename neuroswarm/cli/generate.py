@@ -90,7 +90,7 @@ def _speak(speaker: TextModel, prompt: str, sampling: Sampling) -> None:
 def _choose(tokenizer: str) -> Tokenizer:
     from neuroswarm.corpus.tokenizer import ByteTokenizer, FileTokenizer
 
-    return ByteTokenizer() if tokenizer == "bytes" else FileTokenizer(Path(tokenizer))
+    return ByteTokenizer() if tokenizer == "bytes" else FileTokenizer(read_path(tokenizer))
 
 
 def _show(text: str) -> None:

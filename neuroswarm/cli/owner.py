@@ -7,11 +7,15 @@ from typing import Annotated
 
 import typer
 
+from neuroswarm.cli.options import read_path
 from neuroswarm.errors import ConfigError
 
 app = typer.Typer(help="Make or look at the key that may change a swarm's rules.")
 
-KeyFile = Annotated[Path, typer.Argument(help="File of the owner's private key.")]
+KeyFile = Annotated[
+    Path,
+    typer.Argument(help="File of the owner's private key.", parser=read_path, metavar="KEY_FILE"),
+]
 
 
 @app.callback(invoke_without_command=True)

@@ -13,10 +13,17 @@ from typing import Annotated, Any
 import typer
 
 from neuroswarm.cli.exit_codes import ExitCode
+from neuroswarm.cli.options import read_path
 
 JsonPath = Annotated[
     Path | None,
-    typer.Option("--json", help="Write what was measured here.", show_default=False),
+    typer.Option(
+        "--json",
+        help="Write what was measured here.",
+        show_default=False,
+        parser=read_path,
+        metavar="PATH",
+    ),
 ]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neuroswarm.cli.node_address import HELP, read_node_url
-from neuroswarm.cli.options import TokenFileOption, TokenOption
+from neuroswarm.cli.options import TokenFileOption, TokenOption, read_path
 from neuroswarm.cli.swarm_token import find_token, load_token
 from neuroswarm.connecting import explain_failure
 from neuroswarm.errors import AdmissionError, ConfigError, PeerUnreachable
@@ -35,7 +35,9 @@ NodeOption = Annotated[
     str,
     typer.Option(help=f"Any node of the swarm: {HELP}.", envvar="NEUROSWARM_TRACKER"),
 ]
-KeyOption = Annotated[Path, typer.Option(help="File of the owner's key.")]
+KeyOption = Annotated[
+    Path, typer.Option(help="File of the owner's key.", parser=read_path, metavar="PATH")
+]
 WaitOption = Annotated[
     float, typer.Option(help="Seconds to wait until a round has agreed; 0 does not wait.", min=0)
 ]

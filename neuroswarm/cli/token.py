@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from neuroswarm.cli.options import read_path
 from neuroswarm.cli.swarm_token import find_token
 from neuroswarm.errors import AdmissionError
 
@@ -25,7 +26,11 @@ def token(context: typer.Context) -> None:
 def new(
     out: Annotated[
         Path | None,
-        typer.Option(help="Write it to this new file, readable by you alone, and not to screen."),
+        typer.Option(
+            help="Write it to this new file, readable by you alone, and not to screen.",
+            parser=read_path,
+            metavar="PATH",
+        ),
     ] = None,
 ) -> None:
     """Make a token for a new swarm and print it; keep it secret, give it to every node."""
@@ -47,7 +52,10 @@ def new(
 @app.command()
 def show(
     token: Annotated[str | None, typer.Option(help="The token.")] = None,
-    token_file: Annotated[Path | None, typer.Option(help="A file that holds it.")] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file that holds it.", parser=read_path, metavar="PATH"),
+    ] = None,
 ) -> None:
     """Print the fingerprint of a token, which tells nothing of it: equal ones mean one swarm."""
     from neuroswarm.identity.token import SwarmToken

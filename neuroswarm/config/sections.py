@@ -385,6 +385,7 @@ class RunConfig(Section):
     tokens: int | None = Field(default=None, ge=1)
     """End once this node has trained on so many tokens. Unset: no limit."""
     until_loss: float | None = Field(default=None, gt=0)
-    """End once the held-out loss is at most this. Unset: no limit."""
+    """End once the held-out loss is at most this: the swarm's where three nodes or more have said
+    theirs, else this node's own. Unset: no limit."""
     fresh: bool = False
     """Ignore checkpoints on disk and start anew; they are kept aside."""

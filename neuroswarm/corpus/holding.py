@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from torch import Tensor
-
 from neuroswarm.corpus.manifest import (
     BYTES,
     MANIFEST,
@@ -24,14 +22,18 @@ from neuroswarm.corpus.manifest import (
     read_manifest,
     require_lengths,
 )
-from neuroswarm.corpus.shards import hash_file, map_shard
+from neuroswarm.corpus.shards import StoredShard, hash_file
 from neuroswarm.data.assignment import ShardSize
+from neuroswarm.data.bits import pack_bits
 from neuroswarm.data.tokens import ShardTokens
 from neuroswarm.errors import DataError
 from neuroswarm.hardware.disk import sync
 
 UNFINISHED = ".unfinished-"
 """Shards that are not whole have names that begin like this."""
+
+_Signature = tuple[int, int, int]
+"""Length, time of the last change and inode of a file."""
 
 
 class ShardHolding:
@@ -60,7 +62,11 @@ class ShardHolding:
         """Those in the user's folder."""
         self._by_hash = {bytes.fromhex(s.sha256): i for i, s in reversed([*enumerate(self.shards)])}
         self._lock = threading.Lock()
-        self._sound: dict[int, tuple[int, int, int] | None] = {}
+        self._read: dict[int, tuple[_Signature, bool]] = {}
+        """Shards that were read to the end: how their files looked, and whether all was right."""
+        self._withdrawn = frozenset[int]()
+        self._told: tuple[tuple[frozenset[int], frozenset[int]], bytes] | None = None
+        """What peers are told, and of which shards it was made."""
         self._fetched = frozenset(self._find_fetched())
         self.bytes_written = 0
         """Of shards, since the start."""
@@ -95,23 +101,36 @@ class ShardHolding:
 
     # -- reading ---------------------------------------------------------------------
 
-    def make_tokens(self, held: dict[int, Tensor]) -> ShardTokens:
+    def make_tokens(self, held: dict[int, StoredShard]) -> ShardTokens:
         """The corpus as tokens, with these shards of it."""
         return ShardTokens([shard.num_tokens for shard in self.shards], self.num_train, held)
 
-    def map(self, index: int) -> Tensor:
-        """A shard that is here, mapped; nothing is read yet. DataError if it is not to be read."""
-        with _naming("read", self._find(index)) as path:
-            path.stat()  # torch's own words are many
-            try:
-                return map_shard(path, self.manifest, self.shards[index])
-            except RuntimeError as error:
-                raise DataError(f"cannot read {path}: {error}") from error
+    def open(self, index: int) -> StoredShard:
+        """A shard that is here. DataError if it cannot be read, or has another length."""
+        return StoredShard(self._find(index), self.manifest, self.shards[index])
 
     def held_bits(self) -> bytes:
         """One bit a shard, the lowest bit of a byte first."""
-        bits = sum(1 << index for index in self.held)
-        return bits.to_bytes((len(self.shards) + 7) // 8, "little")
+        told = (self._fetched, self._withdrawn)
+        if self._told is None or self._told[0] != told:
+            bits = pack_bits(self.held - self._withdrawn)
+            self._told = told, bits.to_bytes((len(self.shards) + 7) // 8, "little")
+        return self._told[1]
+
+    def withdraw(self, index: int) -> None:
+        """Give a shard to nobody any more: it is about to be removed."""
+        with self._lock:
+            self._withdrawn |= {index}
+
+    def is_to_be_read(self, sha256: bytes) -> bool:
+        """Whether `find` would read the whole file first: it was not yet, or has changed."""
+        index = self._find_index(sha256)
+        if index is None:
+            return False
+        try:
+            return index not in self._read or self._read[index][0] != _sign(self._find(index))
+        except OSError:
+            return False
 
     def find(self, sha256: bytes) -> Path | None:
         """The file of a shard by its hash; None if it is not here, or its bytes are others now.
@@ -119,18 +138,35 @@ class ShardHolding:
         Whoever gives wrong bytes is taken for a liar: a file is read once before it is given, and
         again when it has changed.
         """
-        index = self._by_hash.get(sha256)
-        if index is None or index not in self.held:
+        index = self._find_index(sha256)
+        if index is None:
             return None
         path = self._find(index)
         try:
-            stat = path.stat()
-            signature = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-            if self._sound.get(index) != signature:
-                self._sound[index] = signature if hash_file(path) == sha256.hex() else None
-        except OSError:
+            if self.is_to_be_read(sha256):
+                signature = _sign(path)
+                self._read[index] = (signature, hash_file(path) == sha256.hex())
+            known, is_right = self._read[index]
+            return path if is_right and known == _sign(path) else None
+        except (OSError, KeyError):
             return None  # deleted meanwhile, or not to be read: it is as if it were not here
-        return path if self._sound[index] == signature else None
+
+    def _find_index(self, sha256: bytes) -> int | None:
+        """The place of a shard that is here and stays."""
+        index = self._by_hash.get(sha256)
+        if index is None or index not in self.held or index in self._withdrawn:
+            return None
+        return index
+
+    def has_bytes(self, index: int, offset: int, data: bytes) -> bool:
+        """Whether these are the bytes of a shard that is here, from there on.
+
+        Raises:
+            DataError: its file cannot be read.
+        """
+        with _naming("read", self._find(index)) as path, path.open("rb") as file:
+            file.seek(offset)
+            return file.read(len(data)) == data
 
     def _find(self, index: int) -> Path:
         name = self.shards[index].name
@@ -198,6 +234,7 @@ class ShardHolding:
             raise ValueError(f"shard {index} was not fetched by this node")
         with self._lock:
             self._fetched -= {index}
+            self._withdrawn -= {index}
         with _naming("delete", self._own() / self.shards[index].name) as path:
             path.unlink(missing_ok=True)
 
@@ -247,6 +284,11 @@ class ShardHolding:
 def find_corpus(given: Path, shards: Path) -> Path:
     """The folder for fetched shards of a corpus, within that for those of all corpora."""
     return shards / read_manifest(given).id[:16]
+
+
+def _sign(path: Path) -> _Signature:
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ino
 
 
 @contextmanager

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from torch import Tensor
-
 from neuroswarm.corpus.holding import ShardHolding
+from neuroswarm.corpus.shards import StoredShard
 from neuroswarm.data.sampler import Batch, ShareAware
 from neuroswarm.data.share import Share
 from neuroswarm.data.tokens import Tokens
@@ -54,11 +53,11 @@ class ShardBatches:
         )
         """Shards without a window: of no use here."""
         self._make_sampler = make_sampler
-        self._mapped: dict[int, Tensor] = {}
+        self._opened: dict[int, StoredShard] = {}
         self._sampler: Sampler | None = None
         self._share = Share()
         self._in_use = frozenset[int]()
-        self._next: tuple[Sampler, dict[int, Tensor]] | None = None
+        self._next: tuple[Sampler, dict[int, StoredShard]] | None = None
 
     @property
     def has_data(self) -> bool:
@@ -77,23 +76,23 @@ class ShardBatches:
         return len({self.holding.shards[i].is_held_out for i in usable}) == 2
 
     def prepare(self, indices: Collection[int]) -> None:
-        """Map these shards, to be used from the next `begin_round` on instead of those in use.
+        """Open these shards, to be used from the next `begin_round` on instead of those in use.
 
         Raises:
             DataError: one cannot be read; or they are not enough to train on.
         """
         if not self.is_enough(indices):
             raise DataError("not one shard to train on and one held out is here")
-        mapped = self._mapped
-        held = {i: mapped[i] if i in mapped else self.holding.map(i) for i in sorted(indices)}
+        opened = self._opened
+        held = {i: opened[i] if i in opened else self.holding.open(i) for i in sorted(indices)}
         self._next = (self._make_sampler(self.holding.make_tokens(held)), held)
 
     def begin_round(self) -> None:
         """Use what was prepared; what is used no more is let go of. Takes no time."""
         if self._next is not None:
-            (self._sampler, self._mapped), self._next = self._next, None
+            (self._sampler, self._opened), self._next = self._next, None
             self._sampler.take_share(self._share)
-            self._in_use = frozenset(self._mapped)
+            self._in_use = frozenset(self._opened)
 
     def take_share(self, share: Share) -> None:
         """Read this share of the corpus from now on, as far as it is here."""

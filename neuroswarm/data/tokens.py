@@ -66,6 +66,19 @@ class Tokens(Protocol):
         ...
 
 
+class Shard(Protocol):
+    """The tokens of one shard, wherever they lie."""
+
+    @property
+    def num_tokens(self) -> int:
+        """How many there are."""
+        ...
+
+    def read(self, start: int, length: int) -> Tensor:
+        """Tokens from there on: int64 [T]. DataError if they cannot be read, or not any more."""
+        ...
+
+
 class FlatTokens:
     """All tokens in one tensor; each 20th segment is held out.
 
@@ -108,17 +121,18 @@ class ShardTokens:
     Args:
         sizes: Tokens of every shard of the corpus, training ones first.
         num_train: How many of the shards are to train on, 0 to their number.
-        held: The shards that are here, by their place in `sizes`: unsigned integers, 1-D, usually
-            mapped from files.
+        held: The shards that are here, by their place in `sizes`.
 
     Raises:
         ValueError: a shard that is here has another length, or none in `sizes`.
     """
 
-    def __init__(self, sizes: Sequence[int], num_train: int, held: Mapping[int, Tensor]) -> None:
+    def __init__(self, sizes: Sequence[int], num_train: int, held: Mapping[int, Shard]) -> None:
         for index, shard in held.items():
-            if not 0 <= index < len(sizes) or shard.numel() != sizes[index]:
-                raise ValueError(f"shard {index} has {shard.numel()} tokens, which is not its size")
+            if not 0 <= index < len(sizes) or shard.num_tokens != sizes[index]:
+                raise ValueError(
+                    f"shard {index} has {shard.num_tokens} tokens, which is not its size"
+                )
         self._held = dict(held)
         self._num_train = num_train
         self._starts = [0, *accumulate(sizes)]
@@ -126,7 +140,7 @@ class ShardTokens:
     @property
     def num_tokens(self) -> int:
         """How many are here."""
-        return sum(shard.numel() for shard in self._held.values())
+        return sum(shard.num_tokens for shard in self._held.values())
 
     @property
     def held(self) -> frozenset[int]:
@@ -154,12 +168,16 @@ class ShardTokens:
         return self._shard_of(start) in self._held
 
     def windows(self, starts: Sequence[int], length: int) -> Tensor:
-        """Windows that begin at these positions, in shards that are here: int64 [B, T]."""
+        """Windows that begin at these positions, in shards that are here: int64 [B, T].
+
+        Raises:
+            DataError: a shard cannot be read any more.
+        """
         rows = []
         for start in starts:
             index = self._shard_of(start)
-            rows.append(_gather(self._held[index], [start - self._starts[index]], length))
-        return torch.cat(rows)
+            rows.append(self._held[index].read(start - self._starts[index], length))
+        return torch.stack(rows)
 
     def _shard_of(self, position: int) -> int:
         return bisect_right(self._starts, position) - 1

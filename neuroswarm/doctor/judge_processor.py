@@ -104,6 +104,12 @@ def judge_torch(
             f"{name} finds no memory when it is to {doing}: {facts.error}",
             "give it more memory: see the line on memory",
         )
+    if facts.error and facts.own_model:
+        return fail(
+            TORCH,
+            f"{name} runs, but {facts.own_model} cannot be trained: {facts.error}",
+            "mend training.model, or what it is made from, so that it takes a step",
+        )
     if facts.error:
         fix = "see `resources` and `training` in docs/configuration.md"
         return fail(

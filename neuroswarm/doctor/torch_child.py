@@ -38,10 +38,13 @@ def _train(settings: dict[str, Any]) -> None:
 
     from neuroswarm.clock import SystemClock
     from neuroswarm.config import SwarmNodeConfig
+    from neuroswarm.config.model_shape import BUILT_IN
     from neuroswarm.node.workload import Workload
     from neuroswarm.training.threads import choose_num_threads
 
     config = SwarmNodeConfig.model_validate(settings)
+    if config.training.model not in BUILT_IN:
+        _say(own_model=config.training.model)
     num_threads = choose_num_threads(config.resources.max_cpu_threads)
     torch.set_num_threads(num_threads)
     length = 64 * (config.training.context + 1)

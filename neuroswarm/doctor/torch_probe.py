@@ -37,6 +37,8 @@ class TorchFacts:
     """Instruction set that torch chose: `DEFAULT`, `AVX2`, `AVX512` ..."""
     device: str | None = None
     num_threads: int | None = None
+    own_model: str | None = None
+    """The model of the settings, if it is none of those that are built in."""
     num_parameters: int | None = None
     """Of the model that the settings make."""
     tokens_per_s: float | None = None

@@ -5,6 +5,8 @@ The merged parameters are rounded sums: no state that nodes agreed on has them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,6 +70,18 @@ def with_base(source: Source, base: Path) -> Source:
     settings = {**record.lora.settings, "base": path}
     lora = record.lora.model_copy(update={"settings": settings})
     return replace(source, record=record.model_copy(update={"lora": lora}))
+
+
+@contextmanager
+def naming_base(base: Path | None) -> Iterator[None]:
+    """Say `--base` where the setting of the node is named that it stands for, if it is given."""
+    try:
+        yield
+    except ConfigError as error:
+        setting, colon, said = str(error).partition(": ")
+        if base is None or not colon or setting not in ("training.model", "lora.base"):
+            raise
+        raise ConfigError(f"--base: {said}") from error
 
 
 def _record_whole(model: nn.Module, before: ModelRecord) -> ModelRecord:

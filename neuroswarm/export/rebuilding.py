@@ -37,14 +37,19 @@ def rebuild(source: Source, buffers: Mapping[str, Tensor]) -> nn.Module:
         ConfigError: it cannot be made here, or has other frozen parameters than at the node.
     """
     model = make_module(source.record, source.model_folder)
-    fragments = Fragments(model)
-    if source.record.base != fragments.base.hex():
-        raise ConfigError(
-            f"frozen parameters are others than at the node (base "
-            f"{fragments.base.hex()[:8] or 'none'}, not {source.record.base[:8] or 'none'})"
-        )
+    require_same_base(model, source.record)
     fill(model, dict(name_parameters(source)), buffers)
     return model.eval()
+
+
+def require_same_base(model: nn.Module, record: ModelRecord) -> None:
+    """ConfigError if frozen parameters are others than at the node."""
+    found = Fragments(model).base.hex()
+    if record.base != found:
+        raise ConfigError(
+            f"frozen parameters are others than at the node (base {found[:8] or 'none'}, not "
+            f"{record.base[:8] or 'none'})"
+        )
 
 
 def make_module(record: ModelRecord, folder: Path) -> nn.Module:

@@ -14,11 +14,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from neuroswarm.checkpoint import peft_folder
 from neuroswarm.config.model_shape import BUILT_IN, HF_PREFIX
 from neuroswarm.corpus.manifest import BYTES
 from neuroswarm.corpus.tokenizer import ByteTokenizer, FileTokenizer, Tokenizer
 from neuroswarm.errors import CheckpointCorrupt, CheckpointError, ConfigError
-from neuroswarm.export.rebuilding import fill, make_module, rebuild
+from neuroswarm.export.rebuilding import fill, make_module, rebuild, require_same_base
 from neuroswarm.export.safetensors_format import WEIGHTS
 from neuroswarm.export.source import is_state_folder, open_source, read_buffers
 from neuroswarm.generation.speaker import (
@@ -36,6 +37,7 @@ from neuroswarm.models.hugging_face import (
     open_folder,
 )
 from neuroswarm.models.model_record import ModelRecord
+from neuroswarm.models.peft_layout import fill_adapters
 from neuroswarm.models.rwkv7 import Rwkv7
 from neuroswarm.models.transformer import Transformer
 from neuroswarm.node.about_model import RECORD
@@ -96,14 +98,35 @@ def _require_trust(path: Path, record: ModelRecord, factory: str) -> None:
 
 
 def _read_export(path: Path, record: ModelRecord) -> nn.Module:
-    try:
-        tensors = load_file(path / WEIGHTS)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"cannot read {path / WEIGHTS}: {error}") from error
+    if record.lora is not None and (path / peft_folder.TENSORS).is_file():
+        return _read_adapters(path, record)
+    tensors = _load(path / WEIGHTS)
     model = make_module(record, path)
     parameters, others = _sort(tensors, record)
     fill(model, parameters, others)
     return model
+
+
+def _read_adapters(path: Path, record: ModelRecord) -> nn.Module:
+    """Adapters that were exported alone, on the base that they had at the node."""
+    tensors = _load(path / peft_folder.TENSORS)
+    try:
+        model = make_module(record, path)
+        require_same_base(model, record)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{path} has adapters alone, and their base is not to be had here: {error} (put it "
+            "there again, or export a whole model with --merge)"
+        ) from error
+    fill_adapters(model, tensors)
+    return model
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
 
 
 def _sort(

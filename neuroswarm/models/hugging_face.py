@@ -132,9 +132,20 @@ def load_model(folder: HfFolder, *, seed: int) -> PreTrainedModel:
             info = {}
             model = auto.from_config(config, dtype=torch.float32, trust_remote_code=False)
     _check_whole(folder.path, info)
+    _leave_the_file(model)
     model.train()
     model.dimensions = _dimensions(folder.config)
     return model  # type: ignore[no-any-return]
+
+
+@torch.no_grad()
+def _leave_the_file(model: nn.Module) -> None:
+    """Hold parameters and buffers in memory: the library leaves them mapped from the weights' file.
+
+    Whoever cuts that file, as by copying another one over it, would kill the process with SIGBUS.
+    """
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.clone()
 
 
 def import_transformers() -> Any:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
-from neuroswarm.errors import ConfigError
+from neuroswarm.errors import CheckpointCorrupt, ConfigError
 from neuroswarm.models.lora import branches
 from neuroswarm.models.lora_branch import Kind
 from neuroswarm.models.peft_models import PREFIX
@@ -55,6 +56,19 @@ def peft_tensors(adapters: Iterable[Adapter]) -> dict[str, Tensor]:
             tensors[f"{name}.lora_A.weight"] = adapter.A
             tensors[f"{name}.lora_B.weight"] = adapter.B
     return tensors
+
+
+@torch.no_grad()
+def fill_adapters(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Give the adapters of a model the values that `peft_tensors` told of another one.
+
+    Raises:
+        CheckpointCorrupt: values of an adapter are missing, or of another shape.
+    """
+    for name, own in peft_tensors(adapters_of(model)).items():
+        if name not in tensors or tensors[name].shape != own.shape:
+            raise CheckpointCorrupt(f"adapters: {name} is missing, or of another shape")
+        own.copy_(tensors[name])
 
 
 def peft_config(

@@ -118,6 +118,14 @@ def _describe(made: object) -> str:
     return f"an object of type {type(made).__name__}"
 
 
+def describe_error(error: BaseException) -> str:
+    """Kind, words and place of what code that is not ours raised, in one line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "site-packages" not in frame.filename] or frames
+    where = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {error}".rstrip(": ") + where
+
+
 class _Blaming:
     """Turns whatever the user's code raises into ConfigError, with the line that raised it."""
 
@@ -132,13 +140,10 @@ class _Blaming:
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        trace: TracebackType | None,
+        _trace: TracebackType | None,
     ) -> None:
         is_left = self._leaving is not None and isinstance(error, self._leaving)
         if isinstance(error, MemoryError) or is_left:
             return
         if isinstance(error, Exception | SystemExit):
-            frames = traceback.extract_tb(trace)
-            where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-            said = f"{type(error).__name__}: {error}".rstrip(": ")
-            raise ConfigError(f"training.model: {self._what}: {said}{where}") from error
+            raise ConfigError(f"training.model: {self._what}: {describe_error(error)}") from error

@@ -16,6 +16,7 @@ from torch import nn
 
 from neuroswarm.checkpoint.durable import replace_file, translating
 from neuroswarm.config.lora import LoraConfig
+from neuroswarm.config.model_shape import HF_PREFIX
 from neuroswarm.config.sections import TrainingConfig
 from neuroswarm.corpus.loading import BYTE_VOCABULARY
 from neuroswarm.corpus.manifest import VOCABULARY
@@ -102,13 +103,23 @@ def describe_work(
     record = record_model(
         model,
         fragments,
-        name="" if is_handed_over else training.model,
-        training=training.model_dump(mode="json", include=SHAPING),
+        name="" if is_handed_over else _absolute(training.model),
+        training={
+            **training.model_dump(mode="json", include=SHAPING),
+            "model": _absolute(training.model),
+        },
         vocab_size=vocabulary.size,
         tokenizer=vocabulary.tokenizer,
         lora=_describe_adapters(lora),
     )
     return AboutModel(record, files)
+
+
+def _absolute(model: str) -> str:
+    """The setting, with a folder's path as it is from any working folder."""
+    if not model.startswith(HF_PREFIX):
+        return model
+    return f"{HF_PREFIX}{Path(model.removeprefix(HF_PREFIX)).expanduser().absolute()}"
 
 
 def _describe_adapters(lora: LoraConfig) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from torch import nn
 
 from neuroswarm.config.lora import LoraConfig
 from neuroswarm.errors import ConfigError
+from neuroswarm.models.hugging_face import is_pretrained
 from neuroswarm.models.loading import load_base
 from neuroswarm.models.lora import attach_lora, branches, count_adapters
 from neuroswarm.models.lora_branch import LoraOptions
@@ -70,10 +71,18 @@ def make_options(lora: LoraConfig, *, seed: int) -> LoraOptions:
 def _load_base(model: nn.Module, path: Path | None, *, has_weights: bool) -> None:
     if path is None:
         if not has_weights:
-            raise ConfigError(
-                "lora.rank: adapters need trained weights below them: give --base PATH"
+            advice = (
+                "save them as model.safetensors in the folder of training.model"
+                if is_pretrained(model)
+                else "give --base PATH"
             )
+            raise ConfigError(f"lora.rank: adapters need trained weights below them: {advice}")
         return
+    if is_pretrained(model):
+        raise ConfigError(
+            f"lora.base: {path} (leave it out: the base of a Hugging Face model is its own folder, "
+            "hf:FOLDER in training.model)"
+        )
     try:
         load_base(model, read_base(path))
     except ValueError as error:

@@ -88,6 +88,10 @@ class RoundsRoom:
     donor: StateDonor
     thrift: Thrift
 
+    def peers_step_s(self) -> list[float]:
+        """Seconds of a first step at the peers that take part; heartbeats alone give no say."""
+        return self.crowd.steps_s(self.driver.electorate.expected_ballots)
+
 
 def make_cohort(swarm_name: str, replica: Replica) -> Cohort:
     """The swarm and architecture that this node belongs to."""

@@ -333,7 +333,7 @@ class NodeCore(Service):
             announce=announce, recorder=recorder, meter=meter, clock=clock,
         )  # fmt: skip
         fitting = make_fitting(config, compute, trainer, membership, clock=self._around.clock)
-        fitting.peers_step_s = rounds.crowd.steps_s
+        fitting.peers_step_s = rounds.peers_step_s
         return Parts(
             home, compute, trainer, replica, cohort, carriers, membership, rounds,
             fitting, recorder, reporter, web, checkpointer, meter, shards,

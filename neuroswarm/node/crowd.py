@@ -6,7 +6,7 @@ Knows nothing of statements or of states; refuses to do I/O.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 from neuroswarm.clock import Clock
 from neuroswarm.diloco import applied
@@ -158,9 +158,9 @@ class Crowd:
             return False
         return self.positions.rounds_behind(node_id, history) <= MAX_ROUNDS_BEHIND
 
-    def steps_s(self) -> list[float]:
-        """Seconds of a first step at each training peer; 0 where it is not measured yet."""
-        return [peer.heartbeat.start_step_s for peer in self._training()]
+    def steps_s(self, of: Container[NodeId]) -> list[float]:
+        """Seconds of a first step at each training peer among these; 0: it was not measured."""
+        return [p.heartbeat.start_step_s for p in self._training() if p.node_id in of]
 
     def has_voters(self) -> bool:
         """Whether another live peer of this swarm takes part in rounds."""

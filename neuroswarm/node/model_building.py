@@ -66,6 +66,11 @@ def find_folder(model: str) -> HfFolder | None:
     return open_folder(Path(model.removeprefix(HF_PREFIX)).expanduser())
 
 
+def has_weights(model: str, folder: HfFolder | None) -> bool:
+    """Whether what the setting names may be trained already, and so can be adapted."""
+    return model not in BUILT_IN if folder is None else folder.has_weights
+
+
 def _build_from_folder(folder: HfFolder, training: TrainingConfig, vocab_size: int) -> nn.Module:
     model = load_model(folder, seed=training.seed)
     known, longest = vocab_size_of(model), max_positions_of(model)

@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -160,7 +161,9 @@ class SwarmNode:
     def train_step(self) -> float | None:
         """Take one inner step; returns its loss in nats, or None if training is off.
 
-        None too while no token shards are here yet.
+        None too while no token shards are here yet, and while the node rests because others need
+        the machine (`guest`, `get_stats()["trains_not_because"]` says why): after a moment, so
+        that a loop may go on asking.
 
         Rounds go on beside it: nothing on the network is waited for.
 
@@ -181,8 +184,10 @@ class SwarmNode:
             self._call(self._begin())
         if not parts.trainer.has_data():
             return None
-        while (report := parts.compute.run_sync(parts.replica.step)) is RESTED:
-            pass
+        step = partial(parts.fitting.duty.step, parts.replica.step)
+        while (report := parts.compute.run_sync(step)) is RESTED:
+            if parts.fitting.duty.is_resting:
+                return None
         return report.loss
 
     def train(self, **limits: Any) -> str:
@@ -258,6 +263,29 @@ class SwarmNode:
         """Round in progress, inner steps taken and wanted."""
         parts = self._core.parts
         return {} if parts is None else parts.reporter.progress()
+
+    def get_global_training_status(self) -> Mapping[str, object]:
+        """Whether training improves the model, and whether all nodes have the same weights.
+
+        Every value is as this node sees the swarm now, from the peers' signed heartbeats.
+
+        Returns:
+            Empty before the node has started; else
+
+            - `round`, `digest`: the outer state held here; None before there is one;
+            - `loss`: the swarm's held-out loss, nats per token, of the state of round
+              `loss_round`, from the figures of `loss_nodes` members; None before the first;
+            - `best_loss`: the least of the last 32 rounds of this life of the node;
+            - `trend`: `falling`, `level` or `rising` over those rounds, beyond what chance makes
+              (Mann-Kendall, 5 %), and `is_improving`: whether it falls; None below five rounds;
+            - `nodes`: live nodes, this one among them, of which `nodes_same` stand on the very
+              same state, `nodes_behind` on an earlier one of the same lineage, `nodes_ahead` on a
+              later one, `nodes_apart` on other weights for the same round, and `nodes_unknown`
+              have none or have not said;
+            - `has_converged`: whether none is apart; None before there is a state here.
+        """
+        parts = self._core.parts
+        return {} if parts is None else parts.reporter.global_training()
 
     @property
     def current_training_round(self) -> int:

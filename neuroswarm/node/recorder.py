@@ -24,6 +24,7 @@ from neuroswarm.node.committing import Commit
 from neuroswarm.node.replica import Replica
 from neuroswarm.node.statistics import Statistics, count_foreign
 from neuroswarm.rounds.held_out import HeldOutFigures
+from neuroswarm.rounds.loss_trend import LossTrend
 from neuroswarm.service import Service
 from neuroswarm.values import NodeId, short
 
@@ -79,6 +80,8 @@ class Recorder(Service):
         self._clock = clock
         self.held_out = HeldOutFigures(statistics.me)
         """Figures of the states stood on."""
+        self.trend = LossTrend()
+        """Of the swarm's held-out loss."""
         self.note_state: Callable[[OuterState], None] = _ignore
         """Hears of every outer state that the node stands on; has it written."""
         self.put_away: Callable[[], Awaitable[None]] = _keep
@@ -108,6 +111,7 @@ class Recorder(Service):
         applied_at = self._clock.wall()
         self._sinks.announce()
         self.note_state(commit.state)
+        self._note_swarm_loss()  # of the round before more figures are here now
         self.held_out.stand_on(commit.state)
         event = {**self._describe(commit, applied_at), **self._sinks.measure()}
         work = _Work(commit.state, commit.left if commit.is_repair else None, event)
@@ -158,9 +162,17 @@ class Recorder(Service):
         self._statistics.held_out_loss = known
         self.held_out.note_own(work.state, loss)
         self.note_loss(known)
-        await self._append({**work.event, "held_out_loss": known})
+        swarm = self._note_swarm_loss()
+        await self._append({**work.event, "held_out_loss": known, "swarm_held_out": swarm})
         if work.left is not None:
             await self._keep_left(work.left)
+
+    def _note_swarm_loss(self) -> Mapping[str, float] | None:
+        found = self.held_out.newest()
+        if found is None:
+            return None
+        self.trend.note(found.round, found.loss)
+        return found.as_dict()
 
     async def _evaluate(self, state: OuterState) -> float:
         """Held-out loss; NaN where what measures it, which may be the user's, raises anything."""

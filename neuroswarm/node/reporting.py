@@ -14,6 +14,8 @@ from neuroswarm.hardware.capacity import MIB, choose_budget
 from neuroswarm.hardware.memory import read_memory
 from neuroswarm.metering.allowance import Allowance
 from neuroswarm.node.admission import describe_admission
+from neuroswarm.node.global_status import describe_training
+from neuroswarm.node.resting import why_not_training
 from neuroswarm.node.statistics import Statistics
 from neuroswarm.values import Endpoint
 from neuroswarm.web.metrics import Measured, measure_mapping
@@ -138,6 +140,7 @@ class Reporter:
             "base": parts.cohort.base.hex() or None,
             "state": self._node.state.name.lower(),
             "is_training": self._node.is_training,
+            "trains_not_because": why_not_training(self._node),
             "round": None if state is None else state.round,
             "digest": None if state is None else state.digest.hex(),
             "joining": None if state else parts.rounds.downloader.progress(),
@@ -154,6 +157,7 @@ class Reporter:
             "tokens_per_s": self._tokens_per_s(),
             **self.statistics.as_dict(),
             "swarm_held_out": self._swarm_held_out(),
+            "global_training": self.global_training(),
             **{k: v for k, v in self.measure().items() if k.startswith(_SHOWN)},
             "hardware": parts.fitting.get_status(),
             "traffic": parts.rounds.thrift.get_status(),
@@ -181,6 +185,10 @@ class Reporter:
             "tracker_requests_refused": parts.membership.directory.num_refused,
             "rules": None if state is None else state.rules.model_dump(mode="json"),
         }
+
+    def global_training(self) -> Mapping[str, object]:
+        """How the training of the whole swarm goes."""
+        return describe_training(self._parts)
 
     def _swarm_held_out(self) -> Mapping[str, float] | None:
         found = self._parts.rounds.crowd.held_out.newest()

@@ -11,8 +11,19 @@ import logging
 from collections.abc import Callable
 
 from neuroswarm.config.sections import RunConfig
-from neuroswarm.errors import ComputeError, LifecycleError, OutOfMemory
+from neuroswarm.errors import (
+    ComputeError,
+    ConfigError,
+    DataError,
+    LifecycleError,
+    NeuroswarmError,
+    NonFiniteLoss,
+    OutOfMemory,
+)
+from neuroswarm.models.user_factory import describe_error
 from neuroswarm.node.core import NodeCore
+from neuroswarm.node.parts import Parts
+from neuroswarm.rounds.held_out import MIN_FIGURES
 from neuroswarm.service import State
 from neuroswarm.values import counted
 
@@ -36,7 +47,8 @@ async def run_until(core: NodeCore, limits: RunConfig, *, trains: bool = True) -
         Which limit was reached, for people.
 
     Raises:
-        ComputeError: an inner step failed.
+        ConfigError: the model could not take the very first step, or does not fit its data.
+        ComputeError: a later inner step failed.
         LifecycleError: the node is not started.
 
     Cancellation: training is paused; the node goes on serving.
@@ -54,11 +66,11 @@ async def run_until(core: NodeCore, limits: RunConfig, *, trains: bool = True) -
             await _pause(parts.recorder.progressed)
             said_at = _say_progress(core, said_at) if trains else said_at
             if trains and (error := parts.compute.failure) is not None:
-                if isinstance(error, OutOfMemory):
+                if isinstance(error, OutOfMemory | DataError):
                     trains = False
                     _give_up(core, str(error))
                     continue
-                raise ComputeError(f"training stopped: {error}") from error
+                raise _explain(error, is_first=not parts.trainer.total.steps) from error
             if core.state is not State.RUNNING:
                 await core.wait_closed()  # raises what made the node fail
                 raise LifecycleError("node: stopped while it was training")
@@ -69,8 +81,18 @@ async def run_until(core: NodeCore, limits: RunConfig, *, trains: bool = True) -
     return reason
 
 
+def _explain(error: BaseException, *, is_first: bool) -> NeuroswarmError:
+    """What ends the run; a model that cannot take its first step is a matter of the settings."""
+    if isinstance(error, ConfigError):
+        return ConfigError(str(error))
+    said = str(error) if isinstance(error, ComputeError) else describe_error(error)
+    if is_first and not isinstance(error, NonFiniteLoss):
+        return ConfigError(f"training.model: the first step failed: {said}")
+    return ComputeError(f"training stopped: {said}")
+
+
 def _give_up(core: NodeCore, why: str) -> None:
-    """Go on as a member that does not train: it has turned out that this machine cannot."""
+    """Go on as a member that does not train: it has turned out that it cannot."""
     core.require_parts().trainer.why_idle = why
     logger.error("this node does not train from now on: %s", why)
     core.end_training()
@@ -91,6 +113,14 @@ def _say_progress(core: NodeCore, said_at: float) -> float:
         counted(len(parts.rounds.crowd.live()), "live peer"),
     )
     return core.now()
+
+
+def _held_out_loss(parts: Parts) -> float | None:
+    """The swarm's where one liar cannot move it, else what this node measured itself."""
+    swarm = parts.rounds.crowd.held_out.newest()
+    if swarm is not None and swarm.num_nodes >= MIN_FIGURES:
+        return swarm.loss
+    return parts.reporter.statistics.held_out_loss
 
 
 async def _pause(progressed: asyncio.Event) -> None:
@@ -115,7 +145,7 @@ def _watch(core: NodeCore, limits: RunConfig) -> Callable[[], str | None]:
         tokens = parts.trainer.total.tokens
         if limits.tokens is not None and tokens >= limits.tokens:
             return f"{tokens} tokens"
-        loss = statistics.held_out_loss
+        loss = _held_out_loss(parts)
         if limits.until_loss is not None and loss is not None and loss <= limits.until_loss:
             return f"held-out loss {loss:.4f}"
         return None

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import random
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from neuroswarm.checkpoint.complaint import Complaint
@@ -20,11 +22,13 @@ from neuroswarm.clock import Clock
 from neuroswarm.config.sections import DataConfig
 from neuroswarm.corpus.shard_batches import ShardBatches
 from neuroswarm.data.assignment import Room, plan_shards, rank_shards
+from neuroswarm.data.bits import unpack_bits
 from neuroswarm.data.plateau import RoundLoss, has_plateaued
 from neuroswarm.errors import CheckpointError, DataError
 from neuroswarm.node.storage import Storage
 from neuroswarm.service import Service
-from neuroswarm.transfer.shard_crew import ShardCrew, WantedShard
+from neuroswarm.transfer.shard_crew import ShardCrew
+from neuroswarm.transfer.shard_landing import WantedShard
 from neuroswarm.values import NodeId, counted
 
 logger = logging.getLogger(__name__)
@@ -32,6 +36,13 @@ logger = logging.getLogger(__name__)
 LOOK_S = 1.0
 MEASURE_S = 10.0
 """How often the disk is looked at."""
+
+PROBE_S = 20.0
+"""Pause, at the most, after peers were asked in vain for what is to go and what is to come."""
+
+MANY_HOLDERS = 8
+"""With so many other copies nobody waits for whoever was given bytes: asking for a few of every
+shard again and again would else keep a node from ever changing its shards."""
 
 MAX_ROTATION_BYTES = 256
 
@@ -61,6 +72,8 @@ class ShardKeeper(Service):
         self._clock = clock
         self.begin: Callable[[], Awaitable[None]] = _nothing
         """Called once there is something to train on: uses it between two steps."""
+        self.is_counted_on: Callable[[bytes], bool] = _nobody
+        """Whether peers may take it that this node keeps the shard of that hash."""
         self.rotation = 0
         """How often this node has changed its shards for others."""
         self._file = SmallFile(storage.shards / "rotation.json", MAX_ROTATION_BYTES)
@@ -70,6 +83,7 @@ class ShardKeeper(Service):
         self._history: list[RoundLoss] = []
         self._complaint = Complaint(logger, "training goes on; will try again")
         self._measured_at = float("-inf")
+        self._probes_at = float("-inf")
         self._leaving: int | None = None
         """A fetched shard that goes once no batch is made of it any more."""
         self._prepared = batches.in_use
@@ -91,7 +105,8 @@ class ShardKeeper(Service):
             self._history, window=self._cfg.plateau_rounds, min_gain=self._cfg.plateau_gain
         ):
             return
-        if self._missing or self._obtainable() <= self._holding.held:
+        believable = self._believable()
+        if believable.intersection(self._missing) or believable <= self._holding.held:
             return  # the last change is not over, or there is nothing to change to
         self.rotation += 1
         self._history.clear()
@@ -164,7 +179,7 @@ class ShardKeeper(Service):
         await self._measure(unfinished)
         order = await self._rank()
         fetched = self._holding.fetched
-        wanted, ideal = await asyncio.to_thread(self._plan_twice, order, fetched)
+        wanted, ideal = await asyncio.to_thread(self._plan_twice, order, fetched, unfinished)
         if self._crew.is_looking is fetched.issuperset(ideal):
             self._crew.is_looking = not self._crew.is_looking
             self._looking_since = self._crew.num_looks
@@ -176,11 +191,21 @@ class ShardKeeper(Service):
         for index in self._unwanted.difference(self._crew.under_way):
             await asyncio.to_thread(self._holding.discard, index)
         self._say_if_there_is_no_room(order)
-        self._choose_who_leaves(wanted, order)
+        await self._choose_who_leaves(wanted, order)
 
-    def _plan_twice(self, order: list[int], fetched: frozenset[int]) -> tuple[list[int], list[int]]:
-        """The shards to have of those that can be had, and of all."""
-        return self._plan(order, fetched | self._obtainable()), self._plan(order, self._usable)
+    def _plan_twice(
+        self, order: list[int], fetched: frozenset[int], unfinished: frozenset[int]
+    ) -> tuple[list[int], list[int]]:
+        """The shards to have of those that can be had, and of all.
+
+        What nobody gives although somebody says to have it takes the room of nothing else, unless
+        there is nothing to train on yet, or a part of it is here already.
+        """
+        claimed = self._usable.intersection(unpack_bits(self._crew.sightings.obtainable))
+        can_be_had = claimed & unfinished | self._believable()
+        if not self._batches.has_data:
+            can_be_had |= claimed
+        return self._plan(order, fetched | can_be_had), self._plan(order, self._usable)
 
     def _plan(self, order: list[int], obtainable: Collection[int]) -> list[int]:
         return plan_shards(
@@ -212,9 +237,10 @@ class ShardKeeper(Service):
             self._order = (rotation, order)
         return self._order[1]
 
-    def _obtainable(self) -> set[int]:
-        bits = self._crew.sightings.obtainable
-        return {index for index in self._usable if bits >> index & 1}
+    def _believable(self) -> frozenset[int]:
+        """What peers hold, without claims that they do not keep."""
+        bits = self._crew.sightings.believable(self._clock.monotonic())
+        return self._usable.intersection(unpack_bits(bits))
 
     # -- what comes ------------------------------------------------------------------
 
@@ -233,7 +259,10 @@ class ShardKeeper(Service):
         return fitting
 
     def _name(self, index: int) -> WantedShard:
-        return WantedShard(index, self._holding.hash_of(index), self._corpus[index].num_bytes)
+        return WantedShard(index, self._hash(index), self._corpus[index].num_bytes)
+
+    def _hash(self, index: int) -> bytes:
+        return self._holding.hash_of(index)
 
     async def _use_what_is_here(self) -> None:
         """Have batches made of the shards that are here, from the next round on; or at once."""
@@ -268,24 +297,57 @@ class ShardKeeper(Service):
 
     # -- what goes -------------------------------------------------------------------
 
-    def _choose_who_leaves(self, wanted: list[int], order: list[int]) -> None:
-        """One shard at a time goes, if there is too little room, or for one that is wanted."""
-        if self._leaving is not None or self._crew.under_way:
+    async def _choose_who_leaves(self, wanted: list[int], order: list[int]) -> None:
+        """One shard at a time goes, if there is too little room, or for one that is wanted.
+
+        For the sake of another one a shard goes only when somebody has just given bytes of both:
+        of this one, so that it is not the last copy, and of that one, so that it is worth it.
+        """
+        if self._leaving is not None or self._believable().intersection(self._crew.under_way):
             return
         fetched = self._holding.fetched
         is_over = self._num_bytes(fetched) > self._room.num_bytes
         if not is_over and (not self._missing or self._fitting()):
             return
         rank = {index: position for position, index in enumerate(order)}
+        going = [
+            index
+            for index in sorted(fetched.difference(wanted), key=lambda i: -rank.get(i, -1))
+            if self._batches.is_enough(self._holding.held - {index})
+        ]
+        index = next(iter(going), None) if is_over else await self._choose_copied(going)
+        if index is not None:
+            self._leaving = index
+            self._holding.withdraw(index)
+            self._changed.set()
+
+    async def _choose_copied(self, going: list[int]) -> int | None:
+        """The first of these of which there is another copy; None unless it makes room now."""
+        now = self._clock.monotonic()
         # Until peers were asked again they may be gone, and what they held with them.
         is_news = self._crew.num_looks > self._looking_since + 1
-        elsewhere = self._crew.sightings.obtainable if is_news else 0
-        for index in sorted(fetched.difference(wanted), key=lambda i: -rank.get(i, -1)):
-            is_elsewhere = bool(elsewhere >> index & 1)
-            if (is_over or is_elsewhere) and self._batches.is_enough(self._holding.held - {index}):
-                self._leaving = index
-                self._changed.set()
-                return
+        if not is_news or now < self._probes_at:
+            return None
+        claimed = self._believable()
+        possible = [i for i in going if i in claimed and not self._is_relied_on(i)]
+        if not possible:
+            return None
+        index, coming = self._name(possible[0]), self._name(self._missing[0])
+        is_right = partial(self._holding.has_bytes, index.index)
+        if (
+            await self._crew.is_to_be_had(coming, _whatever)
+            and await self._crew.is_to_be_had(index, is_right)
+            and not self._is_relied_on(index.index)
+        ):
+            return index.index
+        # Two nodes that want to let go of one shard are not to ask each other in step for ever.
+        self._probes_at = self._clock.monotonic() + random.uniform(PROBE_S / 2, PROBE_S)
+        return None
+
+    def _is_relied_on(self, index: int) -> bool:
+        """Whether one of the few others that have a shard may let go of it as it is here."""
+        num_others = len(self._crew.sightings.holders(index))
+        return num_others < MANY_HOLDERS and self.is_counted_on(self._hash(index))
 
     async def _let_go(self) -> None:
         """Delete the shard that leaves, once nothing is made of it any more."""
@@ -311,3 +373,12 @@ def _read_rotation(data: bytes) -> int:
 
 async def _nothing() -> None:
     pass
+
+
+def _nobody(_sha256: bytes) -> bool:
+    return False
+
+
+def _whatever(_offset: int, _data: bytes) -> bool:
+    """Nobody here knows the bytes of a shard that is not here."""
+    return True

@@ -134,6 +134,7 @@ def assemble_shards(
         announce()
 
     keeper.begin = begin
+    keeper.is_counted_on = donor.is_counted_on
     replica.begin_round = batches.begin_round
     recorder.note_loss = _WithTrainingLoss(trainer, keeper)
     return ShardRoom(donor, batches, crew, keeper)

@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 
 from neuroswarm.config.sections import ResourceConfig, TrainingConfig
+from neuroswarm.errors import ComputeError
 from neuroswarm.hardware.capacity import MIB, Capacity, read_capacity
 from neuroswarm.hardware.device_class import Accelerator
 from neuroswarm.training.batching import DRAWS_PER_START, Batching
@@ -24,7 +25,10 @@ from neuroswarm.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
-_WRONG_FORWARD = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
+_WRONG_FORWARD = (
+    ArithmeticError, AssertionError, AttributeError, ComputeError, ImportError, LookupError,
+    NameError, OSError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
 """What a model raises that does not fit its data."""
 
 HELD_OUT_WINDOWS = 16

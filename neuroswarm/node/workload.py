@@ -32,7 +32,8 @@ from neuroswarm.hardware.memory import is_out_of_memory
 from neuroswarm.models.hugging_face import HfFolder
 from neuroswarm.node.about_model import AboutModel, Vocabulary, describe_work
 from neuroswarm.node.adapting import adapt
-from neuroswarm.node.model_building import BuiltModel, build_model, find_folder
+from neuroswarm.node.model_building import BuiltModel, build_model, find_folder, has_weights
+from neuroswarm.node.setting_names import name_setting
 from neuroswarm.node.trainer_fit import (
     HELD_OUT_WINDOWS,
     count_draw,
@@ -107,7 +108,7 @@ class Workload:
                 built.model,
                 config.lora,
                 seed=config.training.seed,
-                has_weights=self.model is not None or config.training.model not in BUILT_IN,
+                has_weights=self.model is not None or has_weights(config.training.model, folder),
             )
             built.model.to(device)
         with _naming_what_cannot_be_trained(built.model):
@@ -306,7 +307,7 @@ _FATE = frozenset({"revision", "owner", "expelled"})
 def describe_differences(own: Rules, swarm: Rules) -> list[str]:
     """Where this node's settings differ from the rules of the swarm that it joined."""
     return [
-        f"{name} {getattr(own, name)} (the swarm's: {getattr(swarm, name)})"
+        f"{name_setting(name)} {getattr(own, name)} (the swarm's: {getattr(swarm, name)})"
         for name in type(own).model_fields
         if name not in _FATE and getattr(own, name) != getattr(swarm, name)
     ]

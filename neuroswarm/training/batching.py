@@ -17,6 +17,9 @@ DRAWS_PER_START = 16
 MAX_GROWTH = 16
 """Most times the first step's draws."""
 
+MAX_RATIO = 64.0
+"""Most times that a peer counts as faster or slower than this node."""
+
 KEPT = 0.15
 """Share by which a better number of draws may differ before it is taken."""
 
@@ -110,12 +113,14 @@ class Batching:
     def load(self, kept: Mapping[str, Any]) -> None:
         """Take over what `to_json` returned; KeyError if something is missing.
 
-        The size that the user has set stays, and so does what memory bears now if it is less.
+        The size that the user has set stays, and so does what memory bears now if it is less. What
+        was measured on another machine, or written by another hand, is kept within the limits.
         """
         num_draws, piece = int(kept["num_draws"]), kept["piece"]
         if not self.is_fixed:
-            self.num_draws = num_draws
+            self.num_draws = choose_num_draws(num_draws, self.start_draws)
         if piece is not None:
+            piece = max(1, int(piece))
             self.piece = piece if self.piece is None else min(self.piece, piece)
 
 
@@ -130,15 +135,25 @@ def choose_num_draws(wanted: float, start_draws: int) -> int:
 
 
 def choose_step_s(own_s: float, peers_s: list[float]) -> float:
-    """How long steps should take in a swarm: the lower median of how long first steps take.
+    """How long steps should take in a swarm: the median of how long first steps take.
 
     Every peer computes it from the same heartbeats, and nobody's step time follows from
     another's, so it cannot drift; less than half of the peers can move it only between the
     others' values. A node alone gets its own, and with it its first size.
 
+    Of an even number it is the geometric mean of the two in the middle, as sizes are compared by
+    their ratio: of two nodes neither sets the other's steps alone. What a peer says counts as at
+    most `MAX_RATIO` times more or less than what was measured here: so the only peer of a node,
+    lying, makes its steps 8 times longer or shorter at the most, and two honest ones take steps of
+    one time unless one is more than 64 times as fast.
+
     Args:
-        own_s: Seconds of a step of the first size here.
-        peers_s: The same of the training peers.
+        own_s: Seconds of a step of the first size here, > 0.
+        peers_s: The same of the peers that take part in rounds, each > 0.
     """
-    values = sorted([own_s, *peers_s])
-    return values[(len(values) - 1) // 2]
+    least, most = own_s / MAX_RATIO, own_s * MAX_RATIO
+    values = sorted([own_s, *(min(max(value, least), most) for value in peers_s)])
+    middle = len(values) // 2
+    if len(values) % 2:
+        return values[middle]
+    return math.sqrt(values[middle - 1] * values[middle])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from neuroswarm.errors import ComputeError
+from neuroswarm.errors import ComputeError, ConfigError
 
 LossFunction = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """(model, inputs [B, T] int64, targets [B, T] int64) -> scalar loss that can be differentiated."""
@@ -30,6 +30,7 @@ def next_token_loss(model: nn.Module, inputs_BT: Tensor, targets_BT: Tensor) -> 
 
     Raises:
         ComputeError: the result is neither a scalar nor logits that fit the targets.
+        ConfigError: the logits are of fewer tokens than the data has.
     """
     names = inspect.signature(model.forward).parameters
     plain = {"use_cache": False} if "use_cache" in names else {}  # a cache is for generation
@@ -40,12 +41,24 @@ def next_token_loss(model: nn.Module, inputs_BT: Tensor, targets_BT: Tensor) -> 
         if result.dim() == 0:
             return result
         if result.dim() == 3 and result.shape[:2] == targets_BT.shape:
+            _require_width(model, result.shape[2], targets_BT)
             return F.cross_entropy(result.flatten(0, 1), targets_BT.flatten())
     found = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
     raise ComputeError(
         f"{type(model).__name__} returned {found} (needs a scalar loss or logits [B, T, V]; "
         "otherwise give loss_fn)"
     )
+
+
+def _require_width(model: nn.Module, width: int, targets_BT: Tensor) -> None:
+    """Torch would call it an index out of range, or kill the accelerator's context."""
+    highest = int(targets_BT.max())
+    if highest >= width:
+        raise ConfigError(
+            f"training.model: {type(model).__name__} gives logits of {width} tokens, and the data "
+            f"has token {highest}: make it for the vocabulary of the data (a factory with a "
+            "parameter vocab_size is given its size)"
+        )
 
 
 def takes_targets(model: nn.Module) -> bool:

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -39,6 +39,9 @@ from neuroswarm.training.precision import casting
 from neuroswarm.training.trained_model import Progress, StepReport, TrainedModel, evaluating
 
 logger = logging.getLogger(__name__)
+
+KEPT_SHARES = 8
+"""Shares of the data of which it is known how far they were read."""
 
 MAX_DROPPED_IN_A_ROW = 50
 """Dropped steps after which the parameters, not the data, must be at fault."""
@@ -100,18 +103,26 @@ class Trainer(TrainedModel):
         self._share: Share | None = None
         self._share_from = 0
         """Position at which the batches of the share begin; 0 if the data knows no shares."""
+        self._left_at: dict[Share, int] = {}
+        """How many batches of other shares were read, the latest last."""
         self._told: Share | None = None
         """The share that the data was told last."""
         self._dropped_in_a_row = 0
 
     def take_share(self, share: Share) -> None:
-        """Read this part of the data from now on, from its beginning if it is another one.
+        """Read this part of the data from now on, from where it was left; a new one from its start.
 
-        Nothing changes for data that knows no shares. The others are told before the next step,
+        A node that leaves a state and comes back to it reads nothing twice. Nothing changes for
+        data that knows no shares. The others are told before the next step,
         so that what they raise is an error of that step.
         """
-        if share != self._share and isinstance(self.batches, ShareAware):
-            self._share, self._share_from = share, self._position
+        if share == self._share or not isinstance(self.batches, ShareAware):
+            return
+        if self._share is not None:
+            self._left_at[self._share] = self._position - self._share_from
+        self._share, self._share_from = share, self._position - self._left_at.pop(share, 0)
+        while len(self._left_at) > KEPT_SHARES:
+            del self._left_at[next(iter(self._left_at))]
 
     def step(self) -> StepReport:
         """Train on the next batches; in smaller pieces from the time on that memory runs short.
@@ -166,6 +177,7 @@ class Trainer(TrainedModel):
             "position": self._position,
             "share": None if self._share is None else asdict(self._share),
             "share_from": self._share_from,
+            "shares_left_at": [[asdict(share), read] for share, read in self._left_at.items()],
             "progress": self.progress.to_json(),
             "total": self.total.to_json(),
             "num_dropped": self.num_dropped,
@@ -289,17 +301,25 @@ class Trainer(TrainedModel):
 
     def _load_counters(self, counters: Mapping[str, Any]) -> None:
         progress, total = Progress(**counters["progress"]), Progress(**counters["total"])
-        self._load_place(**{name: counters[name] for name in ("position", "share", "share_from")})
+        place = {name: counters[name] for name in ("position", "share", "share_from")}
+        self._load_place(**place, shares_left_at=counters.get("shares_left_at", ()))
         self._dropped_in_a_row = counters["dropped_in_a_row"]
         self.num_dropped = counters["num_dropped"]
         self.last_loss = counters["last_loss"]
         self.progress, self.total = progress, total
         self.batching.load(counters["batching"])
 
-    def _load_place(self, position: int, share: Mapping[str, int] | None, share_from: int) -> None:
-        self._position, self._share, self._share_from = position, None, 0
+    def _load_place(
+        self,
+        position: int,
+        share: Mapping[str, int] | None,
+        share_from: int,
+        shares_left_at: Sequence[tuple[Mapping[str, int], int]] = (),
+    ) -> None:
+        self._position, self._share, self._share_from, self._left_at = position, None, 0, {}
         if share is not None and isinstance(self.batches, ShareAware):
             self._share, self._share_from = Share(**share), share_from
+            self._left_at = {Share(**other): int(read) for other, read in shares_left_at}
 
 
 def _warming_up(config: TrainingConfig, steps: int) -> float:

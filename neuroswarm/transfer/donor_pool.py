@@ -6,7 +6,7 @@ Decides only: no I/O, no clock. Times are instants of a monotonic clock, in seco
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from neuroswarm.values import NodeId, PeerAddress
@@ -24,6 +24,9 @@ BURST = 500.0
 
 MAX_KNOWN = 256
 MAX_REST_S = 15.0
+SLOW_S = 600.0
+"""How long a donor that was left for a faster one is asked only where nobody else can be."""
+
 BUSY_S = (0.5, 2.0)
 """Rest of a donor that is busy, drawn between these."""
 
@@ -41,6 +44,7 @@ class Donor:
     rests_until: float = float("-inf")
     asked_until: float = float("-inf")
     """Up to when its requests are used up, were they spread evenly."""
+    slow_until: float = float("-inf")
     num_strikes: int = 0
     is_chosen: bool = False
     is_out: bool = False
@@ -79,19 +83,31 @@ class DonorPool:
     def pick(self, now: float) -> list[Donor]:
         """Who has room for one more piece, whoever should be asked first coming first.
 
-        A further donor comes before a second piece from one that is at work already.
+        A further donor comes before a second piece from one that is at work already, and a slow
+        one last: for one piece at a time of all slow ones.
         """
         present = self._refresh()
-        if len(self.chosen) < NUM_DONORS:
-            newcomer = next((d for d in present if not d.is_chosen and _can_give(d, now)), None)
-            if newcomer is not None:
-                newcomer.is_chosen = True
+        others = [d for d in present if not d.is_chosen and _can_give(d, now)]
+        self._choose_one(others, now)
+        slow = [donor for donor in self.chosen if donor.slow_until > now]
+        is_slow_one_at_work = any(donor.num_under_way for donor in slow)
         free = [
             donor
             for donor in self.chosen
-            if donor.num_under_way < PIECES_PER_DONOR and donor.asked_until <= now
+            if donor.num_under_way < PIECES_PER_DONOR
+            and donor.asked_until <= now
+            and not (is_slow_one_at_work and donor in slow)
         ]
-        return sorted(free, key=lambda donor: donor.num_under_way)
+        return sorted(free, key=lambda donor: (donor in slow, donor.num_under_way))
+
+    def _choose_one(self, others: Sequence[Donor], now: float) -> None:
+        """One donor more, if there are few; a slow one where there is no other."""
+        num_fast = sum(donor.slow_until <= now for donor in self.chosen)
+        fast = [donor for donor in others if donor.slow_until <= now]
+        if fast and num_fast < NUM_DONORS:
+            fast[0].is_chosen = True
+        elif others and not fast and not self.chosen:
+            others[0].is_chosen = True
 
     def asked(self, donor: Donor, now: float) -> None:
         """It was asked for a piece."""
@@ -103,6 +119,19 @@ class DonorPool:
         rate = num_bytes / max(elapsed_s, 1e-3)
         donor.rate = rate if donor.rate is None else donor.rate + _RATE_GAIN * (rate - donor.rate)
         donor.num_strikes = 0
+
+    def left(self, donor: Donor, rate: float, now: float) -> None:
+        """It gives so few bytes per second that others are asked instead."""
+        donor.rate, donor.slow_until, donor.is_chosen = rate, now + SLOW_S, False
+
+    def rate_of(self, peer: NodeId) -> float | None:
+        """Bytes per second of one piece from a peer, smoothed; None if it gave none yet."""
+        return self._donors[peer].rate if peer in self._donors else None
+
+    def is_open(self, peer: NodeId, now: float) -> bool:
+        """Whether a peer can be asked, and was not found slow."""
+        known = self._donors.get(peer)
+        return known is None or (_can_give(known, now) and known.slow_until <= now)
 
     def failed(self, donor: Donor, now: float) -> None:
         """It did not answer, or made no progress: longer and longer rests."""
@@ -130,7 +159,10 @@ class DonorPool:
     def _refresh(self) -> list[Donor]:
         """The present candidates, in order; those that vanished are chosen no more."""
         present = []
-        for address in self._candidates():
+        candidates = self._candidates()
+        if len(self._donors) >= MAX_KNOWN:
+            self._forget_all_but({address.node_id for address in candidates})
+        for address in candidates:
             known = self._donors.get(address.node_id)
             if known is None and len(self._donors) < MAX_KNOWN:
                 known = self._donors[address.node_id] = Donor(address)
@@ -141,6 +173,14 @@ class DonorPool:
         for donor in self.chosen:
             donor.is_chosen = donor.node_id in there or donor.num_under_way > 0
         return present
+
+    def _forget_all_but(self, there: Container[NodeId]) -> None:
+        """Of a download that never ends most donors have gone; those that lied stay out."""
+        self._donors = {
+            peer: donor
+            for peer, donor in self._donors.items()
+            if peer in there or donor.num_under_way or donor.is_out
+        }
 
 
 def _can_give(donor: Donor, now: float) -> bool:

@@ -11,17 +11,20 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from neuroswarm.clock import Clock
+from neuroswarm.data.bits import pack_bits, unpack_bits
 from neuroswarm.errors import DataError, PeerError, PeerUnreachable, WrongPayload
 from neuroswarm.service import Service
 from neuroswarm.transfer.donor_pool import Donor, DonorPool
 from neuroswarm.transfer.download import Candidates
 from neuroswarm.transfer.piece_crew import Blame
+from neuroswarm.transfer.shard_landing import Landing, WantedShard
+from neuroswarm.transfer.shard_pace import ShardPace, is_far_slower, is_next_to_nothing
+from neuroswarm.transfer.shard_probe import IsRight, ShardProbe
 from neuroswarm.transfer.shard_sightings import ShardSightings
-from neuroswarm.transfer.shard_stream import Busy, Gone, Lie, read_range
+from neuroswarm.transfer.shard_stream import Busy, Gone, Lie, Slow, read_range
 from neuroswarm.transport import Rpc
 from neuroswarm.v1 import shards_pb2
 from neuroswarm.values import NodeId, PeerAddress
@@ -42,39 +45,6 @@ BUFFER_BYTES = 256 * 1024
 """Bytes in memory before they go to the disk."""
 
 RATE_WINDOW_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class WantedShard:
-    """One shard to fetch."""
-
-    index: int
-    """Its place in the corpus."""
-    sha256: bytes
-    num_bytes: int
-
-
-class Landing(Protocol):
-    """Where shards go. Methods block for the disk and raise DataError if it refuses."""
-
-    corpus: bytes
-    """SHA-256 of the manifest."""
-
-    def received(self, index: int) -> int:
-        """Bytes of a shard that are there already."""
-        ...
-
-    def write(self, index: int, offset: int, data: bytes) -> None:
-        """Put bytes behind those that are there."""
-        ...
-
-    def finish(self, index: int) -> bool:
-        """Whether the bytes that are there, all of them, are right; wrong ones are deleted."""
-        ...
-
-    def discard(self, index: int) -> None:
-        """Delete what is there of a shard that is not whole."""
-        ...
 
 
 class ShardCrew(Service):
@@ -134,6 +104,7 @@ class ShardCrew(Service):
         """Who gave the bytes that are there; None: nobody knows, as they are of a former life."""
         self._is_mixed_badly = set[int]()
         """Shards that were wrong with parts from several donors: the next time from one alone."""
+        self._probe = ShardProbe(rpc, self.sightings, candidates, clock=clock)
         self._pool = DonorPool(self._holders, seed=int.from_bytes(landing.corpus[:4], "little"))
         self._came: deque[tuple[float, int]] = deque()
         self._changed = asyncio.Event()
@@ -146,7 +117,7 @@ class ShardCrew(Service):
     def want(self, shards: Iterable[WantedShard]) -> None:
         """Fetch these from now on, the first coming first; others are left as they are."""
         self._wanted = tuple(shards)
-        self._wanted_bits = _bits(shard.index for shard in self._wanted)
+        self._wanted_bits = pack_bits(shard.index for shard in self._wanted)
         self._changed.set()
 
     @property
@@ -193,19 +164,21 @@ class ShardCrew(Service):
     def _choose(self) -> tuple[Donor, WantedShard] | None:
         now = self._clock.monotonic()
         for donor in self._pool.pick(now):
-            held = self.sightings.held_by(donor.node_id)
-            for shard in self._free():
-                if held >> shard.index & 1 and self.may_fetch(shard.num_bytes):
+            given = set(unpack_bits(self.sightings.held_by(donor.node_id) & self._free))
+            for shard in self._wanted if given else ():
+                if shard.index in given and self.may_fetch(shard.num_bytes):
                     self._pool.asked(donor, now)
                     return donor, shard
         return None
 
-    def _free(self) -> Iterable[WantedShard]:
-        return (shard for shard in self._wanted if shard.index not in self._under_way)
+    @property
+    def _free(self) -> int:
+        """What is wanted and brought by nobody, one bit a shard."""
+        return self._wanted_bits & ~pack_bits(self._under_way)
 
     def _holders(self) -> list[PeerAddress]:
         """Live peers that can give something that is wanted, or are doing so."""
-        free = self._wanted_bits & ~_bits(self._under_way)
+        free = self._free
         busy = {donor.node_id for donor in self._under_way.values()}
         return [
             peer
@@ -238,27 +211,37 @@ class ShardCrew(Service):
             return
         self.sightings.note(peer.node_id, reply.held if reply.is_known else b"")
 
+    async def is_to_be_had(self, shard: WantedShard, is_right: IsRight) -> bool:
+        """Whether somebody who says that it holds a shard gives bytes of it, and right ones."""
+        if not self.may_fetch(shard.num_bytes):
+            return False
+        return await self._probe.is_to_be_had(shard.index, shard.sha256, shard.num_bytes, is_right)
+
     # -- one shard -------------------------------------------------------------------
 
     async def _fetch(self, donor: Donor, shard: WantedShard) -> None:
         """Take what one donor gives of a shard, and judge it."""
-        index, began_at = shard.index, self._clock.monotonic()
-        before = self.bytes_fetched
+        index = shard.index
+        pace = ShardPace(self._clock.monotonic())
         try:
             at = await self._begin(donor, shard)
             while at < shard.num_bytes and self._is_wanted(index):
-                at = await self._receive(donor, shard, at)
+                at = await self._receive(donor, shard, at, pace)
             if at < shard.num_bytes:
                 return
             is_right = await asyncio.to_thread(self._landing.finish, index)
         except PeerError as error:
+            if isinstance(error, Slow) or not pace.num_bytes:
+                self.sightings.refused(donor.node_id, index, self._clock.monotonic())
             self._judge(donor, shard, error)
             return
         except DataError as error:
             self.on_disk_failure(error)
             await self._clock.sleep(LOOK_S)
             return
-        self._pool.gave(donor, self.bytes_fetched - before, self._clock.monotonic() - began_at)
+        if pace.num_bytes:
+            self._pool.gave(donor, pace.num_bytes, self._clock.monotonic() - pace.began_at)
+            self.sightings.gave(donor.node_id, index)
         sources = self._sources.pop(index)
         if is_right:
             self._is_mixed_badly.discard(index)
@@ -293,6 +276,9 @@ class ShardCrew(Service):
             case Busy():
                 logger.debug("%s is busy", donor.address)
                 self._pool.was_busy(donor, now)
+            case Slow():
+                logger.info("%s is left for a faster donor: %s", donor.address, error)
+                self._pool.left(donor, error.bytes_per_s, now)
             case Gone():
                 logger.debug("%s does not hold shard %d any more", donor.address, shard.index)
                 self.sightings.lost(donor.node_id, shard.index)
@@ -309,7 +295,7 @@ class ShardCrew(Service):
 
     # -- one range -------------------------------------------------------------------
 
-    async def _receive(self, donor: Donor, shard: WantedShard, at: int) -> int:
+    async def _receive(self, donor: Donor, shard: WantedShard, at: int, pace: ShardPace) -> int:
         """Take one range of a shard to the disk; returns where it ends.
 
         Raises:
@@ -333,6 +319,8 @@ class ShardCrew(Service):
                         buffer += data
                         if len(buffer) >= BUFFER_BYTES:
                             at = await self._write(shard.index, at, buffer)
+                        pace.add(len(data))
+                        self._judge_pace(donor, shard.index, pace)
             finally:
                 at = await self._write(shard.index, at, buffer)
         finally:  # also where the disk refuses: the donor has places for a few only
@@ -341,6 +329,34 @@ class ShardCrew(Service):
         if at < end:
             raise PeerUnreachable("a range that ends too early", peer=donor.node_id)
         return at
+
+    def _judge_pace(self, donor: Donor, index: int, pace: ShardPace) -> None:
+        """Raises Slow where somebody else would clearly bring a shard sooner."""
+        now = self._clock.monotonic()
+        rate = pace.take_rate(now)
+        if rate is None:
+            return
+        if is_far_slower(rate, self._rates_of_others(donor, index, rate, now)):
+            raise Slow(f"{rate:.0f} bytes a second of shard {index}", rate, peer=donor.node_id)
+        if is_next_to_nothing(rate):
+            self.sightings.refused(donor.node_id, index, now)
+        else:
+            self.sightings.gave(donor.node_id, index)
+
+    def _rates_of_others(
+        self, donor: Donor, index: int, rate: float, now: float
+    ) -> list[float | None]:
+        """Of those that can give the shard; or another one, whose place next to nothing takes."""
+        given = 1 << index
+        if is_next_to_nothing(rate) and len(self._under_way) == NUM_AT_ONCE:
+            given |= self._free
+        return [
+            self._pool.rate_of(peer.node_id)
+            for peer in self._candidates()
+            if peer.node_id != donor.node_id
+            and self.sightings.held_by(peer.node_id) & given
+            and self._pool.is_open(peer.node_id, now)
+        ]
 
     async def _write(self, index: int, at: int, buffer: bytearray) -> int:
         data = bytes(buffer)
@@ -354,14 +370,6 @@ class ShardCrew(Service):
         self._came.append((now, num_bytes))
         while self._came[0][0] < now - RATE_WINDOW_S:
             self._came.popleft()
-
-
-def _bits(indices: Iterable[int]) -> int:
-    """One bit for each; in time that grows with their number alone, as they may be many."""
-    found = bytearray(limits.MAX_SHARDS // 8)
-    for index in indices:
-        found[index >> 3] |= 1 << (index & 7)
-    return int.from_bytes(found, "little")
 
 
 def _always(_num_bytes: int) -> bool:

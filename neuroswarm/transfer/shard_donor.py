@@ -23,6 +23,12 @@ from neuroswarm.values import HASH_BYTES, NodeId
 from neuroswarm.wire import limits
 from neuroswarm.wire.messages import parse
 
+COUNTED_ON_S = 60.0
+"""How long whoever was given bytes of a shard may take it that it is here."""
+
+READER_S = 3.0
+"""How long a peer waits for other shards being read; less than its patience (`STALL_S`)."""
+
 READ_BYTES = 256 * 1024
 """Bytes of a file that are in memory at once, for each peer that is served."""
 
@@ -35,6 +41,10 @@ class Shards(Protocol):
 
     def held_bits(self) -> bytes:
         """One bit a shard, in the manifest's order."""
+        ...
+
+    def is_to_be_read(self, sha256: bytes) -> bool:
+        """Whether `find` reads the whole file of a shard before it gives it. May block a little."""
         ...
 
     def find(self, sha256: bytes) -> Path | None:
@@ -64,6 +74,10 @@ class ShardDonor:
         self._places = Places(cfg.max_downloads)
         mbit = cfg.max_upload_mbit
         self._pace = None if mbit is None else Pace(mbit * 1e6 / 8, clock)
+        self._given_at: dict[bytes, float] = {}
+        """When bytes of a shard were given last; of shards that are here only."""
+        self._reader = asyncio.Semaphore(1)
+        """Taken while a whole shard is read, as nobody knows whether its bytes are still right."""
         self.bytes_given = 0
         """Of shards, since the start."""
         rpc.serve_unary("Shards/Held", self._on_held)
@@ -73,6 +87,11 @@ class ShardDonor:
     def num_downloaders(self) -> int:
         """Peers that have a place now."""
         return self._places.count(self._clock.monotonic())
+
+    def is_counted_on(self, sha256: bytes) -> bool:
+        """Whether bytes of a shard were given so lately that somebody may rely on this copy."""
+        given_at = self._given_at.get(sha256, float("-inf"))
+        return self._clock.monotonic() - given_at < COUNTED_ON_S
 
     async def _on_held(self, _caller: NodeId, data: bytes) -> bytes:
         wanted = parse(shards_pb2.HeldRequest, data).corpus
@@ -95,7 +114,11 @@ class ShardDonor:
             if place is None:
                 yield _refuse(state_pb2.REFUSAL_BUSY)
                 return
-            file = await asyncio.to_thread(self._open, bytes(request.sha256))
+            sha256 = bytes(request.sha256)
+            if not await self._is_ready(sha256):
+                yield _refuse(state_pb2.REFUSAL_BUSY)
+                return
+            file = await asyncio.to_thread(self._open, sha256)
             if file is None:
                 yield _refuse(state_pb2.REFUSAL_GONE)
                 return
@@ -108,10 +131,30 @@ class ShardDonor:
                         yield _refuse(state_pb2.REFUSAL_BUSY)
                         return
                     self.bytes_given += len(message)
+                    self._given_at[sha256] = self._clock.monotonic()
                     yield message
                     place.took(len(message), self._clock.monotonic())
                 if not block:
                     return
+
+    async def _is_ready(self, sha256: bytes) -> bool:
+        """Whether a shard can be opened at once; False: others are being read to the end.
+
+        Only one is read at a time, whoever asks and goes away again meanwhile: the threads for
+        such work are few, and all parts of the node share them.
+        """
+        shards = self.shards
+        if shards is None or not await asyncio.to_thread(shards.is_to_be_read, sha256):
+            return True
+        try:
+            async with asyncio.timeout(READER_S):
+                await self._reader.acquire()
+        except TimeoutError:
+            return False
+        reading = asyncio.get_running_loop().run_in_executor(None, shards.find, sha256)
+        reading.add_done_callback(lambda _: self._reader.release())
+        await asyncio.shield(reading)
+        return True
 
     async def _has_turn(self, place: Place, message: bytes) -> bool:
         """Wait until a message may go; whether it still may then."""

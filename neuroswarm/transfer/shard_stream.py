@@ -20,6 +20,14 @@ class Busy(PeerUnreachable):
     """The donor serves as many as it wants to."""
 
 
+class Slow(PeerUnreachable):
+    """The donor gives so little that another one is asked instead."""
+
+    def __init__(self, message: str, bytes_per_s: float, *, peer: NodeId) -> None:
+        super().__init__(message, peer=peer)
+        self.bytes_per_s = bytes_per_s
+
+
 class Gone(PeerUnreachable):
     """The donor does not hold the shard."""
 

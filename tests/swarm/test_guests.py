@@ -29,7 +29,11 @@ async def test_a_guest_rests_on_battery_stays_a_member_and_comes_back(tmp_path: 
         steps, agreed = guest.parts.trainer.total.steps, guest.statistics.contributions_agreed
         await swarm.more_rounds(3)  # of both: the guest follows
         assert guest.node_id in {peer.node_id for peer in host.parts.rounds.crowd.live()}
-        assert guest.parts.reporter.status()["hardware"]["rests_because"] == "on battery"  # type: ignore[index]
+        status = guest.parts.reporter.status()
+        assert status["hardware"]["rests_because"] == "on battery"  # type: ignore[index]
+        assert status["trains_not_because"] == "on battery"
+        assert list(status).index("trains_not_because") < 8, "among the first lines"
+        assert host.parts.reporter.status()["trains_not_because"] is None
         assert guest.parts.trainer.total.steps <= steps + 1
         assert guest.statistics.contributions_agreed <= agreed + 1
         fitting.machine = replace(fitting.machine, read_on_mains=lambda: True)
@@ -64,3 +68,26 @@ async def test_a_machine_without_memory_for_the_model_helps_all_the_same(tmp_pat
         assert heartbeat.num_fragments == 24 + 3
         assert parts.trainer.is_hollow
         assert list(parts.reporter.metrics())
+
+
+def test_a_step_by_hand_is_not_taken_while_others_need_the_machine(tmp_path: Path):
+    config = SwarmNodeConfig(
+        network={"host": "127.0.0.1", "lan": False, "grpc_port": 0},
+        state_dir=tmp_path,
+        heartbeat={"port": 0},
+        rounds={"genesis_wait_s": 0.0},
+        training={"dim": 16, "num_layers": 1, "num_heads": 2, "context": 16, "batch_size": 2},
+    )
+    node = create_swarm_node(None, 0, None, config, enable_training=True)
+    node.start()
+    try:
+        assert node.train_step() is not None
+        duty = node.core.require_parts().fitting.duty
+        duty.rest()
+        before = node.total_training_steps
+        assert node.train_step() is None
+        assert node.total_training_steps == before
+        duty.work()
+        assert node.train_step() is not None
+    finally:
+        node.stop()

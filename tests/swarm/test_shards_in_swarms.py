@@ -19,6 +19,7 @@ from neuroswarm.node.workload import Workload
 from neuroswarm.testing.member import Member
 from neuroswarm.testing.swarm import SETTINGS, Swarm
 from neuroswarm.testing.tiny_workload import TinyModel
+from neuroswarm.testing.waiting import until
 from neuroswarm.transfer import shard_sightings
 
 pytestmark = pytest.mark.slow
@@ -172,6 +173,29 @@ def test_train_step_is_none_until_there_is_data(tmp_path: Path, whole: Path):
         assert node.train_step() is not None
     finally:
         node.stop()
+
+
+async def test_shards_cut_while_they_are_trained_on_end_the_training_and_not_the_node(
+    tmp_path: Path,
+):
+    config = SwarmNodeConfig(
+        **{name: values for name, values in SETTINGS.items() if name != "network"},
+        network={"host": "127.0.0.1", "port": 0, "lan": False, "announce_host": "127.0.0.1"},
+        state_dir=tmp_path / "state",
+    )
+    folder = make_shards(tmp_path)
+    async with SwarmNode(config, SwarmToken(bytes(32)), Workload(TinyModel(), folder)) as node:
+        running = asyncio.ensure_future(node.run())
+        await until(lambda: node.total_training_steps > 0, what="steps")
+        for path in folder.glob("train-*.tokens"):
+            os.truncate(path, 0)
+        await until(lambda: bool(node.get_stats()["trains_not_because"]), what="the reason")
+        why = str(node.get_stats()["trains_not_because"])
+        assert "was changed while it is trained on: 0 bytes instead of" in why
+        assert node.get_stats()["state"] == "running"
+        assert not running.done()
+        running.cancel()
+        await asyncio.wait({running})
 
 
 async def _step(node: SwarmNode) -> float | None:

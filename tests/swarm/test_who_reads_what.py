@@ -91,6 +91,11 @@ def swarm_loss(member: Member) -> dict[str, Any]:
     return found
 
 
+def whole(member: Member) -> dict[str, Any]:
+    found: dict[str, Any] = member.parts.reporter.status()["global_training"]  # type: ignore[assignment]
+    return found
+
+
 @pytest.mark.slow
 async def test_three_nodes_train_on_disjoint_windows_and_report_one_held_out_loss(tmp_path: Path):
     notes = {name: NotedBatches() for name in NAMES}
@@ -107,6 +112,17 @@ async def test_three_nodes_train_on_disjoint_windows_and_report_one_held_out_los
             return any(len(losses) == 3 for losses in shown.values())
 
         await swarm.until(all_have_shown_one_round, what="one loss at every node")
+        await swarm.until(
+            lambda: all(whole(m).get("is_improving") is not None for m in members), what="a trend"
+        )
+        await swarm.until(
+            lambda: any(whole(m)["nodes_same"] == 3 for m in members), what="the same weights"
+        )
+        for found in map(whole, members):
+            assert found["has_converged"]
+            assert (found["nodes"], found["nodes_apart"]) == (3, 0)
+            assert found["loss_nodes"] <= 3
+            assert found["best_loss"] <= found["loss"] < 6
         logs = [await member.events() for member in members]
         assert all(len(found) == 1 for found in (await swarm.digests()).values())
     check_reading(notes)
@@ -116,6 +132,11 @@ async def test_three_nodes_train_on_disjoint_windows_and_report_one_held_out_los
         for event in log:
             if event["event"] == "commit":
                 told[event["round"]].append(event["held_out_loss"])
+        logged = [e["swarm_held_out"] for e in log if e.get("swarm_held_out")]
+        assert any(found["num_nodes"] == 3 for found in logged)
+        for found in logged:
+            if found["num_nodes"] == 3 and len(shown.get(found["round"], {})) == 3:
+                assert found["loss"] in shown[found["round"]].values()
     for round_, losses in shown.items():
         if len(losses) == 3:
             assert len(set(losses.values())) == 1, "the same number everywhere"

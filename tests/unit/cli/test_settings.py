@@ -267,6 +267,34 @@ def test_a_path_without_a_name_is_not_the_working_folder(
     assert f"'--{flag}': a path without a name" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["data", "prepare", "", "--out", "out"],
+        ["data", "prepare", "text", "--out="],
+        ["data", "prepare", "text", "--out", "out", "--tokenizer="],
+        ["data", "describe", "shards", "--to="],
+        ["data", "show", ""],
+        ["data", "verify", ""],
+        ["owner", "show", ""],
+        ["token", "new", "--out="],
+        ["token", "show", "--token-file="],
+        ["bench", "checkpoint", "--dir="],
+        ["bench", "convergence", "--data="],
+        ["demo", "--json="],
+        ["export", "state", "--to="],
+    ],
+    ids=" ".join,
+)
+def test_no_path_of_any_command_may_be_empty(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    assert "a path without a name" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("setting", ["data.path", "state_dir", "checkpoint.dir", "checkpoint_dir"])
 def test_an_empty_path_is_no_setting(setting: str):
     with pytest.raises(ConfigError, match=r"'' is no path .*set by --set"):

@@ -113,3 +113,24 @@ def test_another_vocabulary_than_the_one_that_made_the_shards_is_refused(tmp_pat
     (tmp_path / "out" / VOCABULARY).unlink()
     (name, why), *_ = ShardFolder(tmp_path / "out").verify()
     assert (name, why) == (VOCABULARY, "the vocabulary that made the shards is missing")
+
+
+@pytest.mark.parametrize("change", ["cut", "grown", "deleted"])
+def test_a_shard_that_changes_while_it_is_read_is_an_error_and_no_dead_process(
+    folder: Path, change: str
+):
+    path = folder / "train-00001.tokens"
+    content = path.read_bytes()
+    tokens = ShardFolder(folder).open_tokens()
+    starts = [20_010, 39_000]
+    assert tokens.windows(starts, 900)[1].tolist() == list(content[19_000:19_900])
+    if change == "deleted":
+        path.unlink()
+    else:
+        path.write_bytes(content[:500] if change == "cut" else content + b"x")
+    what = "cannot read" if change == "deleted" else "was changed while it is trained on"
+    for start in starts:
+        with pytest.raises(DataError, match=what):
+            tokens.windows([start], 900)
+    path.write_bytes(content)
+    assert tokens.windows(starts, 900)[0].tolist() == list(content[10:910]), "it is back"

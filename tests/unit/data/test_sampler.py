@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tensor_shard import TensorShard
 from torch import Tensor
 
 from neuroswarm.data.sampler import ShareAware, WindowSampler
@@ -32,7 +33,7 @@ def shards_of(sizes: list[int], held: Iterable[int] | None = None) -> ShardToken
     """
     shards = torch.split(torch.arange(sum(sizes)), sizes)
     here = range(len(sizes)) if held is None else held
-    return ShardTokens(sizes, len(sizes) - 1, {index: shards[index] for index in here})
+    return ShardTokens(sizes, len(sizes) - 1, {i: TensorShard(shards[i]) for i in here})
 
 
 def read(source: WindowSampler, share: Share, num_windows: int | None = None) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tensor_shard import TensorShard
 
 from neuroswarm.data.tokens import FlatTokens, ShardTokens, Split
 from neuroswarm.errors import DataError
@@ -24,7 +25,8 @@ def test_ids_of_every_width_are_read_as_they_are(dtype: torch.dtype):
 def shards() -> ShardTokens:
     """Training shards of 10, 3 and 12 tokens and held-out ones of 2 and 9: values are positions."""
     parts = torch.split(torch.arange(36, dtype=torch.uint8), [10, 3, 12, 2, 9])
-    return ShardTokens([part.numel() for part in parts], 3, dict(enumerate(parts)))
+    held = {index: TensorShard(part) for index, part in enumerate(parts)}
+    return ShardTokens([part.numel() for part in parts], 3, held)
 
 
 def test_windows_come_from_the_shard_that_they_lie_in():
@@ -48,7 +50,7 @@ def test_without_one_whole_window_the_error_says_which_are_missing(window: int, 
 def test_positions_are_those_of_the_whole_corpus_whatever_is_held():
     parts = torch.split(torch.arange(36, dtype=torch.uint8), [10, 3, 12, 2, 9])
     sizes = [part.numel() for part in parts]
-    tokens = ShardTokens(sizes, 3, {2: parts[2], 4: parts[4]})
+    tokens = ShardTokens(sizes, 3, {2: TensorShard(parts[2]), 4: TensorShard(parts[4])})
     assert tokens.split(3) == Split(train=((13, 25),), held_out=((27, 36),))
     assert tokens.layout(3) == shards().split(3)
     assert tokens.windows([13, 30], 3).tolist() == [[13, 14, 15], [30, 31, 32]]
@@ -62,4 +64,4 @@ def test_no_shard_held_is_said_and_a_shard_of_another_length_refused():
     with pytest.raises(DataError, match="no shard to train on"):
         ShardTokens([10, 5], 1, {}).split(3)
     with pytest.raises(ValueError, match="shard 1 has 4 tokens"):
-        ShardTokens([10, 5], 1, {1: torch.zeros(4, dtype=torch.uint8)})
+        ShardTokens([10, 5], 1, {1: TensorShard(torch.zeros(4, dtype=torch.uint8))})

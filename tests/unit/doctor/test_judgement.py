@@ -129,6 +129,18 @@ def test_processors(facts: ProcessorFacts, level: Level, said: str, fix: str):
             "device not to be used",
             "docs/configuration.md",
         ),
+        (
+            TorchFacts(
+                version="2.13.0",
+                stage="train",
+                own_model="mymodel:make",
+                error="AttributeError: no head",
+            ),
+            X86,
+            Level.FAIL,
+            r"torch 2\.13\.0 runs, but mymodel:make cannot be trained: AttributeError: no head",
+            r"^mend training\.model",
+        ),
         (replace(TORCH, tokens_per_s=3.0), X86, Level.WARN, "3 tokens/s .*under 50", "smaller"),
         (
             TORCH,

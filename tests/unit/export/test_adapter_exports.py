@@ -13,6 +13,7 @@ from torch import nn
 
 from neuroswarm.checkpoint.peft_folder import write_peft
 from neuroswarm.checkpoint.tensor_file import write_tensors
+from neuroswarm.cli.exit_codes import ExitCode
 from neuroswarm.cli.main import run
 from neuroswarm.config import SwarmNodeConfig
 from neuroswarm.models.lora import branches, merge_lora
@@ -147,3 +148,57 @@ def test_adapters_of_a_model_from_python_are_exported_too(tmp_path: Path):
     write_peft(model, tmp_path / "straight")
     for name in ("adapter_model.safetensors", "adapter_config.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+
+
+def test_adapters_that_were_exported_alone_speak_as_the_node_does(
+    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert export(trained.folder, tmp_path / "out", "--format", "peft") == 0
+    said = []
+    for source in (trained.folder, tmp_path / "out"):
+        capsys.readouterr()
+        assert run(["generate", str(source), "--prompt", "a", "--tokenizer", "bytes",
+                    "--max-tokens", "20"]) == 0  # fmt: skip
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    trained.base.unlink()
+    assert run(["generate", str(tmp_path / "out"), "--prompt", "a"]) == ExitCode.CONFIG
+    told = capsys.readouterr().err
+    assert "has adapters alone, and their base is not to be had here: lora.base: " in told
+    assert "base.safetensors is not there" in told
+
+
+def test_a_base_that_is_wrong_is_the_flags_fault(
+    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    nowhere = tmp_path / "nowhere"
+    assert export(trained.folder, tmp_path / "out", "--merge", "--base", str(nowhere)) != 0
+    told = capsys.readouterr().err
+    assert f"--base: {nowhere} is not there" in told
+    assert "lora.base" not in told
+
+
+def test_an_export_of_another_form_takes_the_place_of_adapters(trained: Trained, tmp_path: Path):
+    out = tmp_path / "out"
+    assert export(trained.folder, out, "--format", "peft") == 0
+    (out / "notes.txt").write_text("mine")
+    assert export(trained.folder, out, "--merge", "--force") == 0
+    names = {path.name for path in out.iterdir()}
+    assert not any(name.startswith("adapter_") for name in names)
+    assert {"notes.txt", "model.safetensors"} <= names
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "adapter_config.json").write_text("{}")
+    assert export(trained.folder, foreign, "--merge", "--force") == 0
+    assert (foreign / "adapter_config.json").read_text() == "{}", "no export made it"
+
+
+def test_a_folder_that_one_stands_in_can_be_exported_to(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert export(trained.folder, Path("."), "--format", "peft") == 0
+    names = {path.name for path in Path.cwd().iterdir()}
+    assert {"adapter_config.json", "README.md", "neuroswarm.json"} <= names
+    assert not any(name.startswith(".") for name in names)

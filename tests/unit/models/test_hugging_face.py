@@ -125,3 +125,13 @@ def test_damaged_weights_are_refused(tmp_path: Path):
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(ConfigError, match="no causal model can be made of"):
         load_model(open_folder(folder), seed=0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's /proc")
+def test_weights_are_not_left_mapped_from_the_file(tmp_path: Path):
+    folder = open_folder(write_gpt2(tmp_path / "m", width=256, seed=1))
+    model = load_model(folder, seed=0)
+    assert str(folder.path) not in Path("/proc/self/maps").read_text()
+    (folder.path / "model.safetensors").write_bytes(b"")  # with mapped weights: SIGBUS
+    assert all(torch.isfinite(parameter).all() for parameter in model.parameters())
+    assert model.lm_head.weight is model.transformer.wte.weight

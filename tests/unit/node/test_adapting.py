@@ -16,6 +16,7 @@ from neuroswarm.models.lora import branches
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.node.adapting import adapt
 from neuroswarm.node.workload import Workload
+from neuroswarm.testing.tiny_gpt2 import write_gpt2
 from neuroswarm.testing.tiny_workload import TinyModel, tiny_text
 
 SHAPE = TransformerConfig(dim=16, num_layers=2, num_heads=2, context=16)
@@ -131,3 +132,33 @@ def test_a_model_that_was_handed_over_keeps_its_weights_and_its_adapters_when_ma
     again = workload.make_trainer(settings, SystemClock())
     assert torch.equal(model.hidden.weight, weight)
     assert torch.equal(again.fragments.flatten(0), trained["hidden"].flatten())
+
+
+def with_adapters(folder: Path, **lora: Any) -> None:
+    training = {"model": f"hf:{folder}", "context": 16, "batch_size": 2}
+    config = SwarmNodeConfig(training=training, lora={"rank": 2, **lora})
+    Workload(data=tiny_text()).make_trainer(config, SystemClock())
+
+
+def test_adapters_on_a_folder_without_weights_are_refused(tmp_path: Path):
+    folder = write_gpt2(tmp_path / "m", vocab_size=256, width=16, num_layers=1)
+    with pytest.raises(ConfigError, match=r"lora\.rank: .* save them as model\.safetensors in the"):
+        with_adapters(folder)
+    write_gpt2(tmp_path / "m", vocab_size=256, width=16, num_layers=1, seed=1)
+    with_adapters(folder)
+
+
+def test_a_base_beside_a_folder_is_refused(tmp_path: Path):
+    folder = write_gpt2(tmp_path / "m", vocab_size=256, width=16, num_layers=1, seed=1)
+    with pytest.raises(ConfigError, match=r"lora\.base: .*the base of a Hugging Face model is its"):
+        with_adapters(folder, base=tmp_path / "base.safetensors")
+
+
+def test_a_folder_is_recorded_as_it_is_from_any_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    write_gpt2(tmp_path / "m", vocab_size=256, width=16, num_layers=1, seed=1)
+    monkeypatch.chdir(tmp_path)
+    config = SwarmNodeConfig(training={"model": "hf:m", "context": 16, "batch_size": 2})
+    record = Workload(data=tiny_text()).prepare(config, SystemClock()).about.record
+    assert record.model == record.training["model"] == f"hf:{tmp_path / 'm'}"

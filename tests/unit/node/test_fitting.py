@@ -175,4 +175,4 @@ async def test_a_share_of_the_time_counts_as_slowness(scene: Scene):
     assert fitting.start_step_s == pytest.approx(6.4)
     fitting.peers_step_s = lambda: [3.2]
     await fitting.look()
-    assert batching.num_draws == 8  # 0.8 s of work, 2.4 s of rest
+    assert batching.num_draws == 11  # of 4.5 s, the mean of both, a quarter is work

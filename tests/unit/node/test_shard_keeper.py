@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,10 +25,11 @@ from neuroswarm.node.storage import Storage
 from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.speaker import Speaker
 from neuroswarm.testing.waiting import until
-from neuroswarm.transfer import shard_crew, shard_sightings
+from neuroswarm.transfer import donor_pool, shard_crew, shard_sightings
 from neuroswarm.transfer.shard_crew import ShardCrew
 from neuroswarm.transfer.shard_donor import ShardDonor
-from neuroswarm.values import PeerAddress
+from neuroswarm.v1 import shards_pb2, state_pb2
+from neuroswarm.values import NodeId, PeerAddress
 
 KB = 1000
 ME = Speaker("asker").node_id
@@ -40,6 +42,7 @@ def quick(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shard_sightings, "ASK_EVERY_S", 0.05)
     monkeypatch.setattr(shard_keeper, "LOOK_S", 0.02)
     monkeypatch.setattr(shard_keeper, "MEASURE_S", 0.0)
+    monkeypatch.setattr(shard_keeper, "PROBE_S", 0.1)
     monkeypatch.setattr(complaint, "FIRST_PAUSE_S", 0.1)
 
 
@@ -92,6 +95,24 @@ class Home:
         ShardDonor(rpc, held, CFG, clock=SystemClock(), uplink=Open())
         await rpc.start()
         self.donors.append(rpc.address)
+
+    async def braggart(self, name: str) -> list[bytes]:
+        """A peer that says to hold everything and is always busy; returns what it is asked for."""
+        rpc = self.network.rpc(Speaker(name).node_id)
+        asked: list[bytes] = []
+
+        async def brag(_caller: NodeId, _data: bytes) -> bytes:
+            return shards_pb2.HeldReply(is_known=True, held=b"\xff\xff").SerializeToString()
+
+        async def refuse(_caller: NodeId, data: bytes) -> AsyncIterator[bytes]:
+            asked.append(data)
+            yield shards_pb2.BytesChunk(refusal=state_pb2.REFUSAL_BUSY).SerializeToString()
+
+        rpc.serve_unary("Shards/Held", brag)
+        rpc.serve_stream("Shards/Bytes", refuse)
+        await rpc.start()
+        self.donors.append(rpc.address)
+        return asked
 
     async def keeper(self, limit: int, *, reserve: int = 0) -> tuple[ShardKeeper, ShardBatches]:
         rpc = self.network.rpc(ME)
@@ -351,3 +372,34 @@ async def test_a_status_says_how_far_it_is(home: Home):
         assert status["bytes_fetched_total"] == status["held_bytes"] == 100 * KB
         assert (status["fetching"], status["rotation"]) == ([], 0)
         assert batches.has_data
+
+
+async def test_a_claim_that_nobody_keeps_moves_no_shard_and_blocks_no_change(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Somebody says to hold everything, and gives nothing; then others hold some of it."""
+    monkeypatch.setattr(shard_sightings, "DOUBT_AFTER_S", 0.0)
+    monkeypatch.setattr(donor_pool, "BUSY_S", (0.01, 0.02))
+    await home.donor("whole")
+    keeper, batches = await home.keeper(26 * KB)
+    async with home.crew, keeper:
+        await until(lambda: not home.crew.is_looking and batches.has_data, what="a full room")
+        batches.begin_round()
+        before = batches.holding.fetched
+        home.network.kill(Speaker("whole").node_id)
+        home.donors.clear()
+        asked = await home.braggart("braggart")
+        level(keeper)
+        await until(lambda: len(asked) >= 3, what="questions for what it says to hold")
+        batches.begin_round()
+        looks = home.crew.num_looks
+        await until(lambda: home.crew.num_looks > looks + 10, what="time to do wrong")
+        assert batches.holding.fetched == before
+        await home.donor("second whole", ShardHolding(home.whole, None))
+
+        def is_changed() -> bool:
+            level(keeper)
+            batches.begin_round()
+            return batches.holding.fetched != before
+
+        await until(is_changed, what="a change of shards")

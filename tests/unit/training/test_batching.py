@@ -178,9 +178,9 @@ def test_steps_of_fixed_size_stay():
     [
         ([1.0], [16]),
         ([1.0, 1.0], [16, 16]),
-        ([1.0, 4.0], [4, 16]),
+        ([1.0, 4.0], [8, 32]),
         ([1.0, 4.0, 16.0], [4, 16, 64]),
-        ([1.0, 60.0], [1, 16]),
+        ([1.0, 60.0], [2, 124]),
         ([1.0, 1000.0, 1000.0], [1, 16, 16]),
         ([1.0, 1.0, 1000.0], [16, 16, 16 * MAX_GROWTH]),
     ],
@@ -206,6 +206,28 @@ def test_liars_move_the_time_of_a_step_only_between_the_others_values():
     honest = [1.0, 2.0, 3.0]
     for lies in ([1e-9], [1e9], [1e-9, 1e9], [1e9, 1e9], [1e-9, 1e-9]):
         assert 1.0 <= choose_step_s(honest[0], honest[1:] + lies) <= 3.0
+
+
+@pytest.mark.parametrize("lie", [1e-12, 1e-9, 1e9, 1e30])
+def test_the_only_peer_makes_steps_8_times_longer_or_shorter_at_most(lie: float):
+    assert 1 / 8 <= choose_step_s(1.0, [lie]) <= 8.0
+    assert choose_step_s(1.0, [lie, 1.0]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("kept", "num_draws", "piece"),
+    [
+        ({"num_draws": 10**9, "piece": None}, 16 * MAX_GROWTH, None),
+        ({"num_draws": -5, "piece": 0}, 1, 1),
+        ({"num_draws": 7, "piece": -3}, 7, 1),
+    ],
+)
+def test_a_size_from_a_checkpoint_stays_within_the_limits(
+    kept: dict[str, object], num_draws: int, piece: int | None
+):
+    batching = Batching(num_draws=16, is_fixed=False)
+    batching.load(kept)
+    assert (batching.num_draws, batching.piece) == (num_draws, piece)
 
 
 def test_a_step_is_at_least_one_draw():

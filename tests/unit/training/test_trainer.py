@@ -1,6 +1,7 @@
 import json
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from neuroswarm.errors import CheckpointError, ComputeError, DataError, NonFinit
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.training.loss import next_token_loss, takes_targets
 from neuroswarm.training.optimizer import InnerOptimizer
-from neuroswarm.training.trainer import MAX_DROPPED_IN_A_ROW, Trainer
+from neuroswarm.training.trainer import KEPT_SHARES, MAX_DROPPED_IN_A_ROW, Trainer
 
 CONFIG = TrainingConfig(lr=1e-2, warmup_steps=3, batch_size=4, context=16, dim=16, num_heads=2)
 SHAPE = TransformerConfig(dim=16, num_layers=2, num_heads=2, context=16)
@@ -143,7 +144,13 @@ def trainer_of(data: Noted) -> Trainer:
 FIRST, SECOND = Share(4, 1, 3), Share(5, 0, 3)
 
 
-def test_the_numbers_of_batches_begin_anew_with_every_share():
+def json_of(trained: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Its inner state as it comes back from the disk."""
+    tensors, counters = trained.inner_state()
+    return tensors, json.loads(json.dumps(counters))
+
+
+def test_the_numbers_of_batches_begin_anew_with_every_share_and_go_on_with_a_former_one():
     data = NotedShares()
     trained = trainer_of(data)
     trained.step()
@@ -151,7 +158,25 @@ def test_the_numbers_of_batches_begin_anew_with_every_share():
         trained.take_share(share)
         trained.step()
         trained.step()
-    assert data.asked == [0, FIRST, 0, 1, 2, 3, SECOND, 0, 1, FIRST, 0, 1]
+    assert data.asked == [0, FIRST, 0, 1, 2, 3, SECOND, 0, 1, FIRST, 4, 5]
+    again = NotedShares()
+    resumed = trainer_of(again)
+    resumed.load_inner_state(*json_of(trained))
+    resumed.take_share(SECOND)
+    resumed.step()
+    assert again.asked == [SECOND, 2], "also after a restart"
+
+
+def test_only_so_many_former_shares_are_kept():
+    data = NotedShares()
+    trained = trainer_of(data)
+    for k in range(20):
+        trained.take_share(Share(k, 0, 3))
+        trained.step()
+    assert len(trained.inner_state()[1]["shares_left_at"]) == KEPT_SHARES
+    trained.take_share(Share(0, 0, 3))
+    trained.step()
+    assert data.asked[-2:] == [Share(0, 0, 3), 0]
 
 
 def test_data_that_knows_no_shares_goes_on_through_all_of_them():
@@ -189,8 +214,7 @@ def test_a_trainer_resumed_within_a_share_reads_the_same_windows_on(num_steps: i
     whole.take_share(FIRST)
     for _ in range(num_steps):
         whole.step()
-    local, (tensors, counters) = whole.local(), whole.inner_state()
-    counters = json.loads(json.dumps(counters))
+    local, (tensors, counters) = whole.local(), json_of(whole)
     resumed = trainer_of(data)
     resumed.take_share(SECOND)
     resumed.step()

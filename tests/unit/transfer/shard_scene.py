@@ -14,8 +14,9 @@ from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.memory_rpc import MemoryRpc
 from neuroswarm.testing.speaker import Speaker
 from neuroswarm.testing.waiting import until
-from neuroswarm.transfer.shard_crew import ShardCrew, WantedShard
+from neuroswarm.transfer.shard_crew import ShardCrew
 from neuroswarm.transfer.shard_donor import ShardDonor
+from neuroswarm.transfer.shard_landing import WantedShard
 from neuroswarm.values import NodeId, PeerAddress
 
 CORPUS = hashlib.sha256(b"corpus").digest()
@@ -38,6 +39,9 @@ class Files:
 
     def held_bits(self) -> bytes:
         return sum(1 << index for index in self.held).to_bytes(1, "little")
+
+    def is_to_be_read(self, _sha256: bytes) -> bool:
+        return False
 
     def find(self, sha256: bytes) -> Path | None:
         index = HASHES.index(sha256) if sha256 in HASHES else None
