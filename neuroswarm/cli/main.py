@@ -16,6 +16,7 @@ from neuroswarm.cli import (
     doctor,
     export,
     generate,
+    health,
     node,
     owner,
     rules,
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.command()(node.node)
 app.command()(tracker.tracker)
 app.command()(status.status)
+app.command()(health.health)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.command()(export.export)
