@@ -1,0 +1,297 @@
+"""The acts of the test on real engines: host network, overlay network, compose on one machine.
+
+Each prints what it does and what it sees, as a person would type it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab_engines import Engine, Lab, LabFailed, call, join
+from lab_nodes import (
+    COMPOSE_LABEL,
+    WITHIN_S,
+    Member,
+    find,
+    find_ready,
+    is_ready,
+    read_ends,
+    wait_for_agreement,
+)
+
+from neuroswarm.identity.token import SwarmToken
+from neuroswarm.testing.waiting import wait_until
+
+STACK = "neuroswarm"
+NODE = f"{STACK}_node"
+SECRET = "neuroswarm_token"
+BEGAN = time.monotonic()
+
+
+@dataclass(frozen=True)
+class Act:
+    """The stage: engines by number, the first one a manager, and the files to deploy."""
+
+    engines: dict[int, Engine]
+    lab: Lab
+    files: Path
+    first: str
+    second: str
+    is_own: bool
+    """Whether engines may be killed."""
+
+    @property
+    def manager(self) -> Engine:
+        """The engine that commands are given to."""
+        return self.engines[1]
+
+    def some(self, *numbers: int) -> list[Engine]:
+        """Engines of these numbers."""
+        return [self.engines[number] for number in numbers]
+
+
+def tell(text: str) -> None:
+    """What the test does or found, with the seconds since it began."""
+    print(f"# {time.monotonic() - BEGAN:4.0f} s: {text}", flush=True)  # noqa: T201
+
+
+def show(engine: Engine, *command: str, **environment: str) -> str:
+    """Run the docker client as a person would, and print command and output."""
+    variables = "".join(f"{name}={value} " for name, value in environment.items())
+    print(f"machine{engine.number}$ {variables}{shlex.join(['docker', *command])}", flush=True)  # noqa: T201
+    said = engine.docker(*command, **environment)
+    if said:
+        print(said, flush=True)  # noqa: T201
+    return said
+
+
+def deploy(act: Act, file: str, image: str) -> None:
+    """Deploy a stack file as it is; only the address is said."""
+    where = {"TRACKER_HOST": act.manager.address} if file == "stack.yml" else {}
+    command = ("stack", "deploy", "--resolve-image", "never", "-c", str(act.files / file), STACK)
+    show(act.manager, *command, IMAGE=image, **where)
+
+
+def host_act(act: Act) -> None:
+    """stack.yml: three nodes, one dies, one joins, an update, one is drained, all leave."""
+    tell("stack.yml: the hosts' own network")
+    make_secret(act.manager)
+    label = "neuroswarm.tracker=true"
+    show(act.manager, "node", "update", "--label-add", label, act.manager.swarm_id)
+    since = now(act.manager)
+    deploy(act, "stack.yml", act.first)
+    members = find_ready(act.some(1, 2, 3), NODE)
+    agree(members)
+    show(act.manager, "service", "ls")
+    members = lose_one(act, members)
+    members = gain_one(act, members)
+    members = update(act, members)
+    drain(act, members)
+    leave(act, since)
+
+
+def lose_one(act: Act, members: list[Member]) -> list[Member]:
+    """A machine loses its power; the others train on."""
+    if not act.is_own:
+        tell("no engine is killed: they are not this test's own")
+        return members
+    last = max(member.rounds() and max(member.rounds()) for member in members)
+    act.lab.kill(2)
+    tell("machine2 is killed with everything on it (-9)")
+    left = [member for member in members if member.engine.number != 2]
+    agree(left, after=last + 1)
+    return left
+
+
+def gain_one(act: Act, members: list[Member]) -> list[Member]:
+    """A machine joins the Docker Swarm; nothing else is done for it."""
+    newcomer = act.engines[4]
+    last = max(members[0].rounds())
+    if act.is_own:
+        join(act.manager, newcomer)
+        tell("machine4 has joined the Docker Swarm")
+    joined = [*members, *find_ready([newcomer], NODE)]
+    agree(joined, after=last)
+    show(act.manager, "node", "ls", "--format", "{{.Hostname}} {{.Status}} {{.Availability}}")
+    return joined
+
+
+def update(act: Act, members: list[Member]) -> list[Member]:
+    """A rolling update; identity and training go on."""
+    engines = [member.engine for member in members]
+    before = {member.engine.number: member.status() for member in members}
+    old = {member.container for member in members}
+    deploy_file = "stack.yml"
+    deploy(act, deploy_file, act.second)
+
+    def is_over() -> bool:
+        state = act.manager.docker(
+            "service", "inspect", "--format", "{{.UpdateStatus.State}}", NODE
+        )
+        assert "pause" not in state, show(act.manager, "service", "ps", "--no-trunc", NODE)
+        return state == "completed"
+
+    wait_until(is_over, within_s=2 * WITHIN_S, what="the rolling update")
+    renewed = find_ready(engines, NODE)
+    assert not old & {member.container for member in renewed}, "every container is a new one"
+    for member in renewed:
+        was, is_ = before[member.engine.number], member.status()
+        assert is_["node_id"] == was["node_id"], "the identity outlives the update"
+        assert is_["round"] >= was["round"], (was["round"], is_["round"])
+        tell(
+            f"machine{member.engine.number}: node {is_['node_id'][:8]} was at round "
+            f"{was['round']} before the update, is at {is_['round']}"
+        )
+        logs = member.engine.docker("logs", member.container)
+        _ = logs
+    agree(renewed, after=max(status["round"] for status in before.values()))
+    show(act.manager, "service", "ls")
+    return renewed
+
+
+def drain(act: Act, members: list[Member]) -> None:
+    """A machine is taken out of service; the others hear that its node leaves."""
+    leaver, watcher = members[-1], members[0]
+    node_id = leaver.status()["node_id"]
+    since = now(leaver.engine)
+    swarm_id = leaver.engine.swarm_id
+    show(act.manager, "node", "update", "--availability", "drain", swarm_id)
+
+    def has_said_goodbye() -> bool:
+        seen = {peer["node_id"]: peer for peer in watcher.ask("/peers")}
+        return node_id in seen and not seen[node_id]["is_alive"]
+
+    wait_until(has_said_goodbye, within_s=WITHIN_S, what="that the leaving node is not waited for")
+    seen = {peer["node_id"]: peer for peer in watcher.ask("/peers")}
+    silent_s = float(seen[node_id]["last_seen_s"])
+    tell(f"machine{watcher.engine.number} knows that node {node_id[:8]} left, {silent_s} s ago")
+    require_clean_ends([leaver.engine], since)
+    show(act.manager, "node", "update", "--availability", "active", swarm_id)
+    find_ready([leaver.engine], NODE)
+
+
+def leave(act: Act, since: str) -> None:
+    """The stack is removed; every container ends by itself with 0."""
+    engines = [engine for engine in act.engines.values() if engine.answers()]
+    engines = [engine for engine in engines if find(engine, NODE)]
+    began = now(act.manager)
+    show(act.manager, "stack", "rm", STACK)
+    wait_until(
+        lambda: not any(engine.docker("ps", "--quiet") for engine in engines),
+        within_s=WITHIN_S,
+        what="the end of all containers",
+    )
+    require_clean_ends(engines, began)
+
+
+def require_clean_ends(engines: Iterable[Engine], since: str) -> None:
+    """Every container that ended since then ended with 0."""
+    for engine in engines:
+        ends = read_ends(engine, since)
+        assert ends, f"no container of machine{engine.number} has ended"
+        for end in ends:
+            name = end["name"].partition(".")[0]
+            tell(f"machine{engine.number}: {name} ended with {end['exitCode']}")
+            assert end["exitCode"] == "0", end
+
+
+def agree(members: list[Member], *, after: int = -1) -> None:
+    """Wait until these train together and hold the same state, and say which."""
+    number, digest = wait_for_agreement(members, after=after)
+    for member in members:
+        status = member.status()
+        mine = member.rounds()[number].digest
+        tell(
+            f"machine{member.engine.number}: node {status['node_id'][:8]}, round {number} digest "
+            f"{mine[:16]}, now at round {status['round']}, {len(status['voters'])} voters"
+        )
+    tell(f"{len(members)} nodes contributed to round {number} and hold {digest[:16]}")
+
+
+def overlay_act(act: Act) -> None:
+    """stack-overlay.yml: the nodes find each other by name, agree, and leave."""
+    tell("stack-overlay.yml: an overlay network")
+    make_secret(act.manager)
+    engines = [e for e in act.engines.values() if e.answers() and is_in_swarm(e)]
+    since = now(act.manager)
+    deploy(act, "stack-overlay.yml", act.first)
+    members = find_ready(engines, NODE)
+    agree(members)
+    for member in members:
+        tell(f"machine{member.engine.number} is told to be at {member.status()['hosts']}")
+    _ = since
+    leave(act, now(act.manager))
+
+
+def compose_act(act: Act) -> None:
+    """compose.yml: four nodes on one machine."""
+    tell("compose.yml: four nodes on one machine")
+    engine = act.manager
+    file = str(act.files / "compose.yml")
+    compose = find_compose(engine)
+    environment = engine.reach({"IMAGE": act.first})
+    up = (*compose, "-f", file, "up", "--detach", "--no-build", "--scale", "node=4")
+    print(f"machine1$ IMAGE={act.first} {shlex.join(up)}", flush=True)  # noqa: T201
+    call(*up, environment=environment)
+    since = now(engine)
+    found: list[Member] = []
+
+    def are_ready() -> bool:
+        found[:] = find(engine, "node", COMPOSE_LABEL)
+        return len(found) == 4 and all(map(is_ready, found))
+
+    wait_until(are_ready, within_s=WITHIN_S, what="four ready nodes")
+    number, digest = agree_by_status(found)
+    tell(f"4 nodes hold {digest[:16]} at round {number}")
+    call(*compose, "-f", file, "down", "--volumes", environment=environment)
+    require_clean_ends([engine], since)
+
+
+def agree_by_status(members: list[Member]) -> tuple[int, str]:
+    """Wait until all say one digest at one round, with all of them voting."""
+    seen: dict[Member, dict[int, str]] = {member: {} for member in members}
+    agreed: list[tuple[int, str]] = []
+
+    def do_agree() -> bool:
+        for member, book in seen.items():
+            status = member.status()
+            if len(status["voters"]) == len(members):
+                book[status["round"]] = status["digest"]
+        for number in set.intersection(*(set(book) for book in seen.values())):
+            digests = {book[number] for book in seen.values()}
+            if number and len(digests) == 1:
+                agreed.append((number, digests.pop()))
+        return bool(agreed)
+
+    wait_until(do_agree, within_s=WITHIN_S, what=f"one digest of {len(members)} nodes")
+    return agreed[-1]
+
+
+def find_compose(engine: Engine) -> tuple[str, ...]:
+    """The compose plugin, or Debian's program."""
+    try:
+        engine.docker("compose", "version")
+    except LabFailed:
+        return ("docker-compose",)
+    return ("docker", "compose")
+
+
+def make_secret(manager: Engine) -> None:
+    """The swarm's token as a secret of the Docker Swarm, unless it is there."""
+    if SECRET not in manager.docker("secret", "ls", "--format", "{{.Name}}").split():
+        manager.docker("secret", "create", SECRET, "-", text=SwarmToken.new().text)
+        tell(f"the swarm's token is the secret {SECRET}")
+
+
+def is_in_swarm(engine: Engine) -> bool:
+    """Whether the engine is part of a Docker Swarm."""
+    return engine.docker("info", "--format", "{{.Swarm.LocalNodeState}}") == "active"
+
+
+def now(engine: Engine) -> str:
+    """The engine's time, as its event log takes it."""
+    return engine.docker("info", "--format", "{{.SystemTime}}")
