@@ -91,11 +91,13 @@ class Engine:
 
 @dataclass
 class Lab:
-    """Engines of our own on one bridge; `close` leaves nothing behind."""
+    """Engines of our own on one bridge; `close` leaves nothing behind.
+
+    Engines that run already in the folder, left there by an earlier run, are used again.
+    """
 
     folder: Path
     engines: dict[int, Engine] = field(default_factory=dict)
-    _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def open(self) -> None:
         """Make the bridge to which the engines are plugged."""
@@ -104,6 +106,8 @@ class Lab:
         if os.geteuid() != 0:
             raise LabFailed("engines of our own need root; name others in DOCKER_HOSTS")
         self.folder.mkdir(parents=True, exist_ok=True)
+        if Path(f"/sys/class/net/{BRIDGE}").exists():
+            return
         call("ip", "link", "add", BRIDGE, "type", "bridge")
         call("ip", "address", "add", f"{HOST_ADDRESS}/24", "dev", BRIDGE)
         call("ip", "link", "set", BRIDGE, "up")
@@ -115,64 +119,53 @@ class Lab:
         """Start an engine, and wait until it answers."""
         namespace, folder = f"nslab{number}", self.folder / f"engine{number}"
         folder.mkdir(exist_ok=True)
-        if number not in self.engines:
-            self._plug(namespace, number)
+        engine = self.engines[number] = Engine(number, f"unix://{folder}/docker.sock")
+        if engine.answers():
+            return engine
+        if not Path(f"/run/netns/{namespace}").exists():
+            _plug(namespace, number)
         command = ["nsenter", f"--net=/run/netns/{namespace}", "unshare", "--mount", "--uts"]
         command += ["sh", "-euc", _START, "sh", f"machine{number}", str(folder)]
         with (folder / "log").open("ab") as log:
-            self._processes[number] = subprocess.Popen(
+            subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        engine = Engine(number, f"unix://{folder}/docker.sock")
         wait_until(engine.answers, within_s=START_S, what=f"engine {number}; see {folder}/log")
-        self.engines[number] = engine
         return engine
 
     def kill(self, number: int) -> None:
         """End an engine and everything on it at once, as a power cut does."""
         pids = self._pids(number)
-        process = self._processes.pop(number)
-        process.kill()
-        process.wait()
-        for pid in pids:
+        for pid in (self._pid(number), *pids):
             _signal(pid, signal.SIGKILL)
+        wait_until(lambda: not any(map(_is_alive, pids)), within_s=STOP_S, what="its end")
+        (self.folder / f"engine{number}" / "pid").unlink()
 
     def close(self) -> None:
         """Stop all engines; remove networks and data."""
-        for number in list(self._processes):
-            self._stop(number)
         for number in self.engines:
+            self._stop(number)
             _try("ip", "netns", "delete", f"nslab{number}")
         _try("ip", "link", "delete", BRIDGE)
         for rule in _rules():
             _try("iptables", *rule("-D"))
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _plug(self, namespace: str, number: int) -> None:
-        inside = ("nsenter", f"--net=/run/netns/{namespace}", "ip")
-        call("ip", "netns", "add", namespace)
-        pair = (f"nslab-v{number}", "type", "veth", "peer", "name", "eth0", "netns", namespace)
-        call("ip", "link", "add", *pair)
-        call("ip", "link", "set", f"nslab-v{number}", "master", BRIDGE, "up")
-        call(*inside, "address", "add", f"{NETWORK}.{number}/24", "dev", "eth0")
-        call(*inside, "link", "set", "eth0", "up")
-        call(*inside, "link", "set", "lo", "up")
-        call(*inside, "route", "add", "default", "via", HOST_ADDRESS)
-
     def _stop(self, number: int) -> None:
-        engine = self.engines[number]
-        pids = self._pids(number)
+        if not (self.folder / f"engine{number}" / "pid").exists():
+            return
+        engine, pid = self.engines[number], self._pid(number)
         with contextlib.suppress(LabFailed):  # it may be in no swarm
             engine.docker("swarm", "leave", "--force")
-        process = self._processes.pop(number)
-        process.terminate()
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        for pid in pids:
-            _signal(pid, signal.SIGKILL)
+        pids = self._pids(number)
+        _signal(pid, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):  # the rest is killed below
+            wait_until(lambda: not _is_alive(pid), within_s=STOP_S)
+        for left in (pid, *pids):
+            _signal(left, signal.SIGKILL)
+
+    def _pid(self, number: int) -> int:
+        return int((self.folder / f"engine{number}" / "pid").read_text())
 
     def _pids(self, number: int) -> set[int]:
         """All processes of an engine: its own, and those of its containers."""
@@ -184,6 +177,19 @@ class Lab:
         listed = call("ip", "netns", "pids", f"nslab{number}").split()
         root = str(self.folder / f"engine{number}" / "exec")
         return found | {int(pid) for pid in listed} | set(_with_argument(root))
+
+
+def _plug(namespace: str, number: int) -> None:
+    """A network of its own, with one end on the bridge."""
+    inside = ("nsenter", f"--net=/run/netns/{namespace}", "ip")
+    call("ip", "netns", "add", namespace)
+    pair = (f"nslab-v{number}", "type", "veth", "peer", "name", "eth0", "netns", namespace)
+    call("ip", "link", "add", *pair)
+    call("ip", "link", "set", f"nslab-v{number}", "master", BRIDGE, "up")
+    call(*inside, "address", "add", f"{NETWORK}.{number}/24", "dev", "eth0")
+    call(*inside, "link", "set", "eth0", "up")
+    call(*inside, "link", "set", "lo", "up")
+    call(*inside, "route", "add", "default", "via", HOST_ADDRESS)
 
 
 def _rules() -> list[_Rule]:
@@ -205,6 +211,14 @@ def _with_argument(text: str) -> Iterator[int]:
                 yield int(path.parent.name)
 
 
+def _is_alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits for its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def _signal(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
@@ -220,6 +234,11 @@ def join(manager: Engine, newcomer: Engine) -> None:
     own = f"{NETWORK}.{newcomer.number}"
     place = f"{manager.address}:2377"
     newcomer.docker("swarm", "join", "--advertise-addr", own, "--token", token, place)
+
+
+def is_in_swarm(engine: Engine) -> bool:
+    """Whether the engine is part of a Docker Swarm."""
+    return engine.docker("info", "--format", "{{.Swarm.LocalNodeState}}") == "active"
 
 
 def given(hosts: Sequence[str]) -> dict[int, Engine]:

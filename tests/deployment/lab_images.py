@@ -19,6 +19,9 @@ from lab_engines import HOST_ADDRESS, Engine, LabFailed, call
 
 BASE = "python:3.11-slim-bookworm"
 PACKAGES = "python3,python3-pip,python3-venv,ca-certificates"
+WHEELS_PORT = 8078
+"""Always the same: the engine's cache of a build goes by what pip is told."""
+
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "neuroswarm" / "deployment" / "files"
 
@@ -62,7 +65,7 @@ def get_wheels(cache: Path, torch_options: Iterable[str]) -> Path:
 def served(folder: Path) -> Iterator[str]:
     """Serve a folder over HTTP to the engines; gives its address."""
     handler = functools.partial(_Quiet, directory=str(folder))
-    server = http.server.ThreadingHTTPServer((HOST_ADDRESS, 0), handler)
+    server = http.server.ThreadingHTTPServer((HOST_ADDRESS, WHEELS_PORT), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -96,8 +99,17 @@ def build(engine: Engine, tag: str, wheels: Path) -> None:
         )  # fmt: skip
 
 
+def find_image(engine: Engine, tag: str) -> str:
+    """The id of an image; empty if the engine has none of that name."""
+    return engine.docker("images", "--no-trunc", "--quiet", tag)
+
+
 def copy(tag: str, source: Engine, targets: Iterable[Engine], folder: Path) -> None:
-    """Copy an image to other engines, as a registry would."""
+    """Copy an image to other engines that lack it, as a registry would."""
+    wanted = find_image(source, tag)
+    targets = [target for target in targets if find_image(target, tag) != wanted]
+    if not targets:
+        return
     archive = folder / "image.tar"
     source.docker("save", "--output", str(archive), tag)
     for target in targets:

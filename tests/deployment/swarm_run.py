@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from lab_engines import Engine, Lab, LabFailed, given, join
-from lab_images import FILES, build, copy, get_base, get_wheels, rebuild
+from lab_engines import NETWORK, Engine, Lab, LabFailed, given, is_in_swarm, join
+from lab_images import BASE, FILES, build, copy, find_image, get_base, get_wheels, rebuild
 from swarm_steps import Act, compose_act, host_act, overlay_act
 
 from neuroswarm.errors import NeuroswarmError
@@ -55,19 +55,34 @@ def prepare(lab: Lab, hosts: list[str], options: argparse.Namespace) -> dict[int
         return given(hosts)
     lab.open()
     engines = {number: lab.start(number) for number in range(1, NUM_ENGINES + 1)}
-    manager = engines[1]
-    say(f"base image {get_base(manager, cache)}")
-    wheels = get_wheels(cache, options.torch_options.split())
-    began = time.monotonic()
-    build(manager, FIRST, wheels)
-    say(f"image built from the Dockerfile in {time.monotonic() - began:.0f} s")
-    say(manager.docker("history", "--format", "{{.Size}}\t{{.CreatedBy}}", FIRST))
-    copy(FIRST, manager, (e for n, e in engines.items() if n > 1), lab.folder)
+    manager, others = engines[1], [engines[number] for number in range(2, NUM_ENGINES + 1)]
+    if not (options.as_built and find_image(manager, FIRST)):
+        make_image(manager, cache, options.torch_options.split())
+    copy(FIRST, manager, others, lab.folder)
     rebuild(engines.values(), FIRST, SECOND)
-    manager.docker("swarm", "init", "--advertise-addr", "10.78.0.1")
-    for number in range(2, NUM_ENGINES):
-        join(manager, engines[number])
+    found_swarm(engines)
     return engines
+
+
+def make_image(engine: Engine, cache: Path, torch_options: list[str]) -> None:
+    """Build the image, on a base that is pulled or made."""
+    if not find_image(engine, BASE):
+        say(f"base image {get_base(engine, cache)}")
+    wheels = get_wheels(cache, torch_options)
+    began = time.monotonic()
+    build(engine, FIRST, wheels)
+    say(f"image built from the Dockerfile in {time.monotonic() - began:.0f} s")
+    say(engine.docker("history", "--format", "{{.Size}}\t{{.CreatedBy}}", FIRST))
+
+
+def found_swarm(engines: dict[int, Engine]) -> None:
+    """All but the last engine become one Docker Swarm, whatever they were before."""
+    for engine in engines.values():
+        if is_in_swarm(engine):
+            engine.docker("swarm", "leave", "--force")
+    engines[1].docker("swarm", "init", "--advertise-addr", f"{NETWORK}.1")
+    for number in range(2, NUM_ENGINES):
+        join(engines[1], engines[number])
 
 
 def say(text: str) -> None:
@@ -85,6 +100,16 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="folder that keeps the base system and the wheels for the next time",
     )
     parser.add_argument(
+        "--keep",
+        help="folder of the engines, that are left there running, with their images, and used "
+        "again the next time; default: everything is removed at the end",
+    )
+    parser.add_argument(
+        "--as-built",
+        action="store_true",
+        help="with --keep: take the image of the last time, if there is one",
+    )
+    parser.add_argument(
         "--torch-options",
         default="--index-url https://download.pytorch.org/whl/cpu",
         help="options of pip with which torch's build for processors is found",
@@ -96,10 +121,10 @@ def main() -> int:
     """Run; 0 if everything held."""
     options = parse(sys.argv[1:])
     hosts = [host for host in os.environ.get("DOCKER_HOSTS", "").split(",") if host]
-    folder = Path(tempfile.mkdtemp(prefix="neuroswarm-swarm-test-"))
+    folder = Path(options.keep or tempfile.mkdtemp(prefix="neuroswarm-swarm-test-"))
     lab = Lab(folder)
     files = folder / "files"
-    shutil.copytree(FILES, files)
+    shutil.copytree(FILES, files, dirs_exist_ok=True)
     (files / "node.toml").write_text(NODE_TOML)
     try:
         engines = prepare(lab, hosts, options)
@@ -109,7 +134,8 @@ def main() -> int:
         say(f"FAILED: {error}")
         return 1
     finally:
-        lab.close()
+        if not options.keep:
+            lab.close()
     say("everything held")
     return 0
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab_engines import Engine, Lab, LabFailed, call, join
+from lab_engines import Engine, Lab, LabFailed, call, is_in_swarm, join
 from lab_nodes import (
     COMPOSE_LABEL,
     WITHIN_S,
@@ -28,6 +28,7 @@ from neuroswarm.testing.waiting import wait_until
 
 STACK = "neuroswarm"
 NODE = f"{STACK}_node"
+VOLUME = f"{STACK}_node-state"
 SECRET = "neuroswarm_token"
 BEGAN = time.monotonic()
 
@@ -82,7 +83,6 @@ def host_act(act: Act) -> None:
     make_secret(act.manager)
     label = "neuroswarm.tracker=true"
     show(act.manager, "node", "update", "--label-add", label, act.manager.swarm_id)
-    since = now(act.manager)
     deploy(act, "stack.yml", act.first)
     members = find_ready(act.some(1, 2, 3), NODE)
     agree(members)
@@ -91,7 +91,7 @@ def host_act(act: Act) -> None:
     members = gain_one(act, members)
     members = update(act, members)
     drain(act, members)
-    leave(act, since)
+    leave(act)
 
 
 def lose_one(act: Act, members: list[Member]) -> list[Member]:
@@ -99,7 +99,7 @@ def lose_one(act: Act, members: list[Member]) -> list[Member]:
     if not act.is_own:
         tell("no engine is killed: they are not this test's own")
         return members
-    last = max(member.rounds() and max(member.rounds()) for member in members)
+    last = max(number for member in members for number in member.rounds())
     act.lab.kill(2)
     tell("machine2 is killed with everything on it (-9)")
     left = [member for member in members if member.engine.number != 2]
@@ -125,8 +125,7 @@ def update(act: Act, members: list[Member]) -> list[Member]:
     engines = [member.engine for member in members]
     before = {member.engine.number: member.status() for member in members}
     old = {member.container for member in members}
-    deploy_file = "stack.yml"
-    deploy(act, deploy_file, act.second)
+    deploy(act, "stack.yml", act.second)
 
     def is_over() -> bool:
         state = act.manager.docker(
@@ -146,8 +145,6 @@ def update(act: Act, members: list[Member]) -> list[Member]:
             f"machine{member.engine.number}: node {is_['node_id'][:8]} was at round "
             f"{was['round']} before the update, is at {is_['round']}"
         )
-        logs = member.engine.docker("logs", member.container)
-        _ = logs
     agree(renewed, after=max(status["round"] for status in before.values()))
     show(act.manager, "service", "ls")
     return renewed
@@ -174,8 +171,8 @@ def drain(act: Act, members: list[Member]) -> None:
     find_ready([leaver.engine], NODE)
 
 
-def leave(act: Act, since: str) -> None:
-    """The stack is removed; every container ends by itself with 0."""
+def leave(act: Act) -> None:
+    """The stack is removed; every container ends by itself with 0. Its state goes too."""
     engines = [engine for engine in act.engines.values() if engine.answers()]
     engines = [engine for engine in engines if find(engine, NODE)]
     began = now(act.manager)
@@ -186,6 +183,8 @@ def leave(act: Act, since: str) -> None:
         what="the end of all containers",
     )
     require_clean_ends(engines, began)
+    for engine in engines:
+        show(engine, "volume", "rm", VOLUME)
 
 
 def require_clean_ends(engines: Iterable[Engine], since: str) -> None:
@@ -217,14 +216,12 @@ def overlay_act(act: Act) -> None:
     tell("stack-overlay.yml: an overlay network")
     make_secret(act.manager)
     engines = [e for e in act.engines.values() if e.answers() and is_in_swarm(e)]
-    since = now(act.manager)
     deploy(act, "stack-overlay.yml", act.first)
     members = find_ready(engines, NODE)
     agree(members)
     for member in members:
         tell(f"machine{member.engine.number} is told to be at {member.status()['hosts']}")
-    _ = since
-    leave(act, now(act.manager))
+    leave(act)
 
 
 def compose_act(act: Act) -> None:
@@ -285,11 +282,6 @@ def make_secret(manager: Engine) -> None:
     if SECRET not in manager.docker("secret", "ls", "--format", "{{.Name}}").split():
         manager.docker("secret", "create", SECRET, "-", text=SwarmToken.new().text)
         tell(f"the swarm's token is the secret {SECRET}")
-
-
-def is_in_swarm(engine: Engine) -> bool:
-    """Whether the engine is part of a Docker Swarm."""
-    return engine.docker("info", "--format", "{{.Swarm.LocalNodeState}}") == "active"
 
 
 def now(engine: Engine) -> str:
