@@ -129,6 +129,13 @@ def test_the_address_is_the_one_thing_to_say():
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_what_is_required_stands_alone(name: str):
+    """With a second variable in the same text the docker client takes a missing one for empty."""
+    lines = [line for line in text_of(name).splitlines() if ":?" in line]
+    assert [len(_VARIABLE.findall(line)) for line in lines] == [1] * len(lines)
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_head_of_the_file_explains_every_variable(name: str):
     head = text_of(name).split("services:")[0]
     used = {match[1] for match in _VARIABLE.finditer(text_of(name))}
