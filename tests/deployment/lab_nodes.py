@@ -77,7 +77,7 @@ def find_ready(engines: Iterable[Engine], service: str) -> list[Member]:
         found.clear()
         for engine in engines:
             members = find(engine, service)
-            if len(members) != 1 or not is_ready(members[0]):
+            if len(members) != 1 or not is_healthy(members[0]):
                 return False
             found.extend(members)
         return True
@@ -86,10 +86,11 @@ def find_ready(engines: Iterable[Engine], service: str) -> list[Member]:
     return found
 
 
-def is_ready(member: Member) -> bool:
-    """Whether `neuroswarm health` in its container says so."""
+def is_healthy(member: Member, *flags: str) -> bool:
+    """Whether `neuroswarm health` in its container says so; without flags: whether it is ready."""
+    asked = ("neuroswarm", "health", *filter(None, flags))
     try:
-        member.engine.docker("exec", member.container, "neuroswarm", "health")
+        member.engine.docker("exec", member.container, *asked)
     except LabFailed:
         return False
     return True

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from lab_engines import NETWORK, Engine, Lab, LabFailed, given, is_in_swarm, join
 from lab_images import BASE, FILES, build, copy, find_image, get_base, get_wheels, rebuild
-from swarm_steps import Act, compose_act, host_act, overlay_act
+from swarm_steps import Act, alone_act, compose_act, host_act, overlay_act
 
 from neuroswarm.errors import NeuroswarmError
 
-ACTS = {"host": host_act, "overlay": overlay_act, "compose": compose_act}
+ACTS = {"host": host_act, "overlay": overlay_act, "compose": compose_act, "alone": alone_act}
 FIRST, SECOND = "neuroswarm:first", "neuroswarm:second"
 NUM_ENGINES = 4
 

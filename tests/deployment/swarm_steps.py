@@ -9,6 +9,7 @@ import shlex
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lab_engines import Engine, Lab, LabFailed, call, is_in_swarm, join
@@ -18,7 +19,7 @@ from lab_nodes import (
     Member,
     find,
     find_ready,
-    is_ready,
+    is_healthy,
     read_ends,
     wait_for_agreement,
 )
@@ -224,6 +225,24 @@ def overlay_act(act: Act) -> None:
     leave(act)
 
 
+def alone_act(act: Act) -> None:
+    """A container without a stack: process number 1 ends with 0, loading or trained."""
+    tell("docker run: a node as process number 1")
+    engine, name = act.manager, "neuroswarm-alone"
+    for page in ("--live", ""):
+        since = now(engine)
+        run = ("run", "--detach", "--name", name, act.first, "node", "--no-lan")
+        show(engine, *run)
+        member = Member(engine, name)
+        what = f"neuroswarm health {page}"
+        wait_until(partial(is_healthy, member, page), within_s=WITHIN_S, what=what)
+        began = time.monotonic()
+        show(engine, "stop", "--time", "90", name)
+        tell(f"{what} was answered, docker stop took {time.monotonic() - began:.1f} s")
+        require_clean_ends([engine], since)
+        show(engine, "rm", name)
+
+
 def compose_act(act: Act) -> None:
     """compose.yml: four nodes on one machine."""
     tell("compose.yml: four nodes on one machine")
@@ -239,7 +258,7 @@ def compose_act(act: Act) -> None:
 
     def are_ready() -> bool:
         found[:] = find(engine, "node", COMPOSE_LABEL)
-        return len(found) == 4 and all(map(is_ready, found))
+        return len(found) == 4 and all(map(is_healthy, found))
 
     wait_until(are_ready, within_s=WITHIN_S, what="four ready nodes")
     number, digest = agree_by_status(found)
