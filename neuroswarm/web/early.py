@@ -47,7 +47,7 @@ class EarlyAnswers:
         self._socket.listen(_BACKLOG)
         self._wake, self._woken = socket.socketpair()
         self._selector = selectors.DefaultSelector()
-        self._callers: dict[socket.socket, tuple[float, bytes]] = {}
+        self._callers: dict[socket.socket, tuple[float, bytes | None]] = {}
         self._thread = threading.Thread(target=self._run, name="early-answers", daemon=True)
         self._thread.start()
 
@@ -93,14 +93,27 @@ class EarlyAnswers:
         since_s, text = self._callers[caller]
         try:
             more = caller.recv(MAX_REQUEST_BYTES)
-            text += more
-            if more and b"\r\n\r\n" not in text and len(text) < MAX_REQUEST_BYTES:
-                self._callers[caller] = (since_s, text)
-                return
-            caller.send(_LIVE if text.startswith(b"GET /livez ") else _STARTING)
+            if text is not None:
+                text = self._answer(caller, text + more, is_whole=not more)
         except OSError as error:
             logger.debug("a caller left: %s", error)
-        self._close(caller)
+            more = b""
+        if more:
+            self._callers[caller] = (since_s, text)
+        else:
+            self._close(caller)
+
+    def _answer(self, caller: socket.socket, text: bytes, *, is_whole: bool) -> bytes | None:
+        """Answer once enough is here; returns what is here until then, afterwards None.
+
+        The connection is closed by the caller, or later: an answer is lost where the rest of
+        a request comes to a closed socket.
+        """
+        if not is_whole and b"\r\n\r\n" not in text and len(text) < MAX_REQUEST_BYTES:
+            return text
+        caller.send(_LIVE if text.startswith(b"GET /livez ") else _STARTING)
+        caller.shutdown(socket.SHUT_WR)
+        return None
 
     def _close_all(self, *, before_s: float) -> None:
         for caller in [c for c, (since_s, _) in self._callers.items() if since_s < before_s]:

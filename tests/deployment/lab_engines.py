@@ -43,12 +43,19 @@ class LabFailed(Exception):
     """Something of the lab itself does not work; says what."""
 
 
-def call(*command: str, environment: dict[str, str] | None = None, text: str = "") -> str:
+def call(
+    *command: str,
+    environment: dict[str, str] | None = None,
+    text: str = "",
+    folder: Path | None = None,
+) -> str:
     """Run a program; LabFailed with what it said if it fails. Returns its output."""
     around = {**os.environ, **(environment or {})}
     done = subprocess.run(
-        command, input=text, capture_output=True, text=True, check=False, env=around, timeout=CALL_S
-    )
+        command,
+        input=text, capture_output=True, text=True, check=False, env=around, timeout=CALL_S,
+        cwd=folder,
+    )  # fmt: skip
     if done.returncode:
         said = (done.stderr or done.stdout).strip()[-2000:]
         raise LabFailed(f"{' '.join(command)} ended with {done.returncode}: {said}")
@@ -62,9 +69,12 @@ class Engine:
     number: int
     host: str
 
-    def docker(self, *arguments: str, text: str = "", **environment: str) -> str:
+    def docker(
+        self, *arguments: str, text: str = "", folder: Path | None = None, **environment: str
+    ) -> str:
         """Run the docker client against it; LabFailed if that fails. Returns its output."""
-        return call("docker", *arguments, environment=self.reach(environment), text=text)
+        around = self.reach(environment)
+        return call("docker", *arguments, environment=around, text=text, folder=folder)
 
     def reach(self, environment: dict[str, str]) -> dict[str, str]:
         """The variables for a client of this engine, with others."""

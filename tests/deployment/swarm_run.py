@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lab_engines import NETWORK, Engine, Lab, LabFailed, given, is_in_swarm, join
 from lab_images import BASE, FILES, build, copy, find_image, get_base, get_wheels, rebuild
-from swarm_steps import Act, alone_act, compose_act, host_act, overlay_act
+from swarm_steps import VOLUME, Act, alone_act, compose_act, host_act, overlay_act
 
 from neuroswarm.errors import NeuroswarmError
 
@@ -36,7 +36,10 @@ warmup_steps = 0
 eval_batches = 1
 
 [diloco]
-inner_steps = 200
+inner_steps = 60
+
+[guest]
+cpu_share = 0.3
 
 [data]
 max_bytes = 200000
@@ -44,7 +47,7 @@ max_bytes = 200000
 [resources]
 max_cpu_threads = 1
 """
-"""A model so small that four nodes train on a small machine."""
+"""A model so small, and so much rest, that four nodes train on a small machine."""
 
 
 def prepare(lab: Lab, hosts: list[str], options: argparse.Namespace) -> dict[int, Engine]:
@@ -76,10 +79,13 @@ def make_image(engine: Engine, cache: Path, torch_options: list[str]) -> None:
 
 
 def found_swarm(engines: dict[int, Engine]) -> None:
-    """All but the last engine become one Docker Swarm, whatever they were before."""
+    """All but the last engine become one Docker Swarm; nothing of what they were before is left."""
     for engine in engines.values():
         if is_in_swarm(engine):
             engine.docker("swarm", "leave", "--force")
+        for name in engine.docker("ps", "--all", "--quiet").split():
+            engine.docker("rm", "--force", name)
+        engine.docker("volume", "rm", "--force", VOLUME)
     engines[1].docker("swarm", "init", "--advertise-addr", f"{NETWORK}.1")
     for number in range(2, NUM_ENGINES):
         join(engines[1], engines[number])

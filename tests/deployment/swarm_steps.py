@@ -61,11 +61,11 @@ def tell(text: str) -> None:
     print(f"# {time.monotonic() - BEGAN:4.0f} s: {text}", flush=True)  # noqa: T201
 
 
-def show(engine: Engine, *command: str, **environment: str) -> str:
+def show(engine: Engine, *command: str, folder: Path | None = None, **environment: str) -> str:
     """Run the docker client as a person would, and print command and output."""
     variables = "".join(f"{name}={value} " for name, value in environment.items())
     print(f"machine{engine.number}$ {variables}{shlex.join(['docker', *command])}", flush=True)  # noqa: T201
-    said = engine.docker(*command, **environment)
+    said = engine.docker(*command, folder=folder, **environment)
     if said:
         print(said, flush=True)  # noqa: T201
     return said
@@ -74,8 +74,8 @@ def show(engine: Engine, *command: str, **environment: str) -> str:
 def deploy(act: Act, file: str, image: str) -> None:
     """Deploy a stack file as it is; only the address is said."""
     where = {"TRACKER_HOST": act.manager.address} if file == "stack.yml" else {}
-    command = ("stack", "deploy", "--resolve-image", "never", "-c", str(act.files / file), STACK)
-    show(act.manager, *command, IMAGE=image, **where)
+    command = ("stack", "deploy", "--resolve-image", "never", "-c", file, STACK)
+    show(act.manager, *command, folder=act.files, IMAGE=image, **where)
 
 
 def host_act(act: Act) -> None:
@@ -247,12 +247,11 @@ def compose_act(act: Act) -> None:
     """compose.yml: four nodes on one machine."""
     tell("compose.yml: four nodes on one machine")
     engine = act.manager
-    file = str(act.files / "compose.yml")
     compose = find_compose(engine)
     environment = engine.reach({"IMAGE": act.first})
-    up = (*compose, "-f", file, "up", "--detach", "--no-build", "--scale", "node=4")
+    up = (*compose, "up", "--detach", "--no-build", "--scale", "node=4")
     print(f"machine1$ IMAGE={act.first} {shlex.join(up)}", flush=True)  # noqa: T201
-    call(*up, environment=environment)
+    call(*up, environment=environment, folder=act.files)
     since = now(engine)
     found: list[Member] = []
 
@@ -263,7 +262,7 @@ def compose_act(act: Act) -> None:
     wait_until(are_ready, within_s=WITHIN_S, what="four ready nodes")
     number, digest = agree_by_status(found)
     tell(f"4 nodes hold {digest[:16]} at round {number}")
-    call(*compose, "-f", file, "down", "--volumes", environment=environment)
+    call(*compose, "down", "--volumes", environment=environment, folder=act.files)
     require_clean_ends([engine], since)
 
 
