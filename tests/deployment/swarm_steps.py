@@ -179,7 +179,7 @@ def leave(act: Act) -> None:
     began = now(act.manager)
     show(act.manager, "stack", "rm", STACK)
     wait_until(
-        lambda: not any(engine.docker("ps", "--quiet") for engine in engines),
+        lambda: not any(engine.docker("ps", "--all", "--quiet") for engine in engines),
         within_s=WITHIN_S,
         what="the end of all containers",
     )
