@@ -6,8 +6,8 @@ Refuses to start or stop any.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lab_engines import Engine, LabFailed
@@ -19,7 +19,6 @@ WITHIN_S = 420.0
 
 SWARM_LABEL = "com.docker.swarm.service.name"
 COMPOSE_LABEL = "com.docker.compose.service"
-EVENTS = "/var/lib/neuroswarm/node/events.jsonl"
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,8 @@ class Member:
 
     engine: Engine
     container: str
+    events: str = "/var/lib/neuroswarm/node/events.jsonl"
+    """What its rounds did."""
 
     def status(self) -> dict[str, Any]:
         """Its `/status`; LabFailed while it does not answer."""
@@ -55,7 +56,7 @@ class Member:
     def rounds(self) -> dict[int, Round]:
         """The outer states that it has been in, from its event log."""
         found = {}
-        for line in self.engine.docker("exec", self.container, "cat", EVENTS).splitlines():
+        for line in self.engine.docker("exec", self.container, "cat", self.events).splitlines():
             event = json.loads(line) if line.endswith("}") else {}
             if event.get("event") == "commit":
                 found[event["round"]] = Round(event["digest"], frozenset(event["signers"]))
@@ -84,6 +85,16 @@ def find_ready(engines: Iterable[Engine], service: str) -> list[Member]:
 
     wait_until(are_ready, within_s=WITHIN_S, what=f"a ready node of {service} on every engine")
     return found
+
+
+def with_folders(members: Sequence[Member]) -> list[Member]:
+    """Nodes that share a volume, each with one of the folders in it, by chance its own."""
+    folders = ["node", *(f"node-{number}" for number in range(2, len(members) + 1))]
+    root = "/var/lib/neuroswarm/.local/state/neuroswarm/default"
+    return [
+        replace(member, events=f"{root}/{folder}/events.jsonl")
+        for member, folder in zip(members, folders, strict=True)
+    ]
 
 
 def is_healthy(member: Member, *flags: str) -> bool:
@@ -126,7 +137,16 @@ def wait_for_agreement(members: Collection[Member], *, after: int = -1) -> tuple
 
 def read_ends(engine: Engine, since: str) -> list[Mapping[str, str]]:
     """How the containers of an engine ended since a time: name and exit code of each."""
-    form = "{{json .Actor.Attributes}}"
+    return [event["Actor"]["Attributes"] for event in _read_events(engine, since, "die")]
+
+
+def read_stop_s(engine: Engine, since: str) -> float:
+    """Seconds from the first signal that the engine sent to the last end of a container."""
+    asked, ended = (_read_events(engine, since, action) for action in ("kill", "die"))
+    return float(ended[-1]["timeNano"] - asked[0]["timeNano"]) / 1e9
+
+
+def _read_events(engine: Engine, since: str, action: str) -> list[dict[str, Any]]:
     span = ("--since", since, "--until", engine.docker("info", "--format", "{{.SystemTime}}"))
-    lines = engine.docker("events", *span, "--filter", "event=die", "--format", form).splitlines()
-    return [json.loads(line) for line in lines]
+    form = ("--filter", f"event={action}", "--format", "{{json .}}")
+    return [json.loads(line) for line in engine.docker("events", *span, *form).splitlines()]

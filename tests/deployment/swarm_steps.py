@@ -21,7 +21,9 @@ from lab_nodes import (
     find_ready,
     is_healthy,
     read_ends,
+    read_stop_s,
     wait_for_agreement,
+    with_folders,
 )
 
 from neuroswarm.identity.token import SwarmToken
@@ -236,9 +238,8 @@ def alone_act(act: Act) -> None:
         member = Member(engine, name)
         what = f"neuroswarm health {page}"
         wait_until(partial(is_healthy, member, page), within_s=WITHIN_S, what=what)
-        began = time.monotonic()
-        show(engine, "stop", "--time", "90", name)
-        tell(f"{what} was answered, docker stop took {time.monotonic() - began:.1f} s")
+        show(engine, "stop", "-t", "90", name)
+        tell(f"{what} was answered; it took {read_stop_s(engine, since):.1f} s to leave")
         require_clean_ends([engine], since)
         show(engine, "rm", name)
 
@@ -260,30 +261,10 @@ def compose_act(act: Act) -> None:
         return len(found) == 4 and all(map(is_healthy, found))
 
     wait_until(are_ready, within_s=WITHIN_S, what="four ready nodes")
-    number, digest = agree_by_status(found)
-    tell(f"4 nodes hold {digest[:16]} at round {number}")
+    number, digest = wait_for_agreement(with_folders(found))
+    tell(f"4 nodes contributed to round {number} and hold {digest[:16]}")
     call(*compose, "down", "--volumes", environment=environment, folder=act.files)
     require_clean_ends([engine], since)
-
-
-def agree_by_status(members: list[Member]) -> tuple[int, str]:
-    """Wait until all say one digest at one round, with all of them voting."""
-    seen: dict[Member, dict[int, str]] = {member: {} for member in members}
-    agreed: list[tuple[int, str]] = []
-
-    def do_agree() -> bool:
-        for member, book in seen.items():
-            status = member.status()
-            if len(status["voters"]) == len(members):
-                book[status["round"]] = status["digest"]
-        for number in set.intersection(*(set(book) for book in seen.values())):
-            digests = {book[number] for book in seen.values()}
-            if number and len(digests) == 1:
-                agreed.append((number, digests.pop()))
-        return bool(agreed)
-
-    wait_until(do_agree, within_s=WITHIN_S, what=f"one digest of {len(members)} nodes")
-    return agreed[-1]
 
 
 def find_compose(engine: Engine) -> tuple[str, ...]:
