@@ -13,6 +13,7 @@ from neuroswarm.cli import (
     bench,
     data,
     demo,
+    deploy,
     doctor,
     export,
     generate,
@@ -53,6 +54,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(token.app, name="token")
 app.add_typer(owner.app, name="owner")
 app.add_typer(rules.app, name="rules")
+app.add_typer(deploy.app, name="deploy")
 app.add_typer(bench.app, name="bench")
 
 

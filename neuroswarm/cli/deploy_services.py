@@ -1,0 +1,291 @@
+"""`neuroswarm deploy deploy|update|logs|scale`: the stack's services over their life."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from neuroswarm.cli.deploy_operator import (
+    IMAGE,
+    SECRET,
+    STACK,
+    DryRun,
+    File,
+    Image,
+    Operator,
+    Secret,
+    StackName,
+    Yes,
+    packaged,
+)
+from neuroswarm.cli.exit_codes import ExitCode
+from neuroswarm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from neuroswarm.deployment.command import Word
+
+
+class Service(StrEnum):
+    """Services of the stack files."""
+
+    NODE = "node"
+    TRACKER = "tracker"
+
+
+class Resolution(StrEnum):
+    """Whether docker asks the registry for the image's digest and platforms."""
+
+    ALWAYS = "always"
+    CHANGED = "changed"
+    NEVER = "never"
+
+
+Services = Annotated[
+    list[Service] | None,
+    typer.Option(
+        "--service",
+        help="Which of the stack's services; may be given again. Default: node.",
+        show_default=False,
+    ),
+]
+ResolveImage = Annotated[
+    Resolution,
+    typer.Option(help="never: for images that are on the machines, and in no registry."),
+]
+TrackerHost = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of the machine that has the tracker, as the others reach it. Default: "
+        "what docker knows of the machine with its label.",
+        metavar="HOST",
+        show_default=False,
+    ),
+]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variable",
+        help="NAME=VALUE for another variable of the stack file, like NODE_PORT=7201 or "
+        "MTU=1280; may be given again.",
+        metavar="NAME=VALUE",
+    ),
+]
+
+
+def deploy(
+    tracker_host: TrackerHost = None,
+    image: Image = IMAGE,
+    name: StackName = STACK,
+    overlay: Annotated[
+        bool,
+        typer.Option(
+            "--overlay", help="On an overlay network, not the machines' own; without a tracker."
+        ),
+    ] = False,
+    file: File = None,
+    secret: Secret = SECRET,
+    settings_version: Annotated[
+        str, typer.Option(help="Another one after node.toml was changed.")
+    ] = "1",
+    variables: Variables = None,
+    resolve_image: ResolveImage = Resolution.ALWAYS,
+    with_registry_auth: Annotated[
+        bool,
+        typer.Option("--with-registry-auth", help="Give the machines this user's registry login."),
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Put a node on every machine of the docker swarm, and the tracker on one of them.
+
+    The stack file is used as it is written; its variables come from the flags. Machines that join
+    later get a node by themselves. Run it again after a change: only what changed is restarted.
+
+    Examples:
+      neuroswarm deploy deploy --image registry.lan:5000/neuroswarm:0.1.0
+
+      neuroswarm deploy deploy --tracker-host 10.0.0.5 --dry-run
+
+      neuroswarm deploy deploy --overlay --variable MTU=1280
+    """
+    from neuroswarm.deployment.service_plan import plan_deploy
+    from neuroswarm.deployment.variables import TRACKER_ADDRESS, choose_variables
+
+    chosen: dict[str, Word | None] = {
+        "IMAGE": image,
+        "TOKEN_SECRET": secret,
+        "SETTINGS_VERSION": settings_version,
+        **_read_variables(variables or ()),
+    }
+    if tracker_host is not None:
+        chosen["TRACKER_HOST"] = tracker_host
+    used = choose_variables(chosen, os.environ)
+    if not overlay:
+        used.setdefault("TRACKER_HOST", TRACKER_ADDRESS)
+    stack_file = file or packaged("stack-overlay.yml" if overlay else "stack.yml")
+    steps = plan_deploy(
+        name,
+        stack_file,
+        used,
+        resolve_image=resolve_image.value,
+        with_registry_auth=with_registry_auth,
+    )
+    if Operator(dry_run, yes).carry_out(steps):
+        typer.echo("machines pull the image now, which takes minutes: `neuroswarm deploy status`")
+
+
+def update(
+    image: Annotated[
+        str | None,
+        typer.Option(help="The image to change to, with its registry and tag.", show_default=False),
+    ] = None,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Go back to what was before the last update.")
+    ] = False,
+    name: StackName = STACK,
+    services: Services = None,
+    parallelism: Annotated[
+        int | None,
+        typer.Option(
+            help="Machines at a time. Default: as the stack file says, 2.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option(
+            help="Pause between them, like 60s. Default: as the stack file says, 60s.",
+            show_default=False,
+        ),
+    ] = None,
+    resolve_image: ResolveImage = Resolution.ALWAYS,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Do not wait and show how it goes.")
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Change the nodes to another image, a few machines at a time; the others train on.
+
+    A node is stopped before its successor starts, and goes on from its last checkpoint. If a new
+    one fails the update pauses: the rest stay as they are, and --rollback undoes it.
+
+    Examples:
+      neuroswarm deploy update --image registry.lan:5000/neuroswarm:0.1.1
+
+      neuroswarm deploy update --rollback
+    """
+    from neuroswarm.deployment.service_plan import Pace, plan_rollback, plan_update
+
+    if rollback == (image is not None):
+        raise typer.BadParameter("give either --image or --rollback")
+    chosen = [f"{name}_{service.value}" for service in services or [Service.NODE]]
+    if image is None:
+        steps = plan_rollback(chosen, is_detached=detach)
+    else:
+        steps = plan_update(
+            chosen,
+            image,
+            Pace(parallelism, delay),
+            resolve_image=resolve_image is not Resolution.NEVER,
+            is_detached=detach,
+        )
+    if Operator(dry_run, yes).carry_out(steps) and not rollback:
+        typer.echo("to go back: neuroswarm deploy update --rollback")
+
+
+def logs(
+    name: StackName = STACK,
+    service: Annotated[Service, typer.Option(help="Whose.")] = Service.NODE,
+    node: Annotated[
+        str | None,
+        typer.Option(help="Of this machine only, by host name.", metavar="HOSTNAME"),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Only newer ones: 10m, 2h, or 2026-01-31T12:00:00.", show_default=False),
+    ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(help="So many lines of each task at most.", min=0, show_default=False),
+    ] = None,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", help="With the time at which they were written.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Show what nodes on all machines, or on one, log.
+
+    Examples:
+      neuroswarm deploy logs --follow --since 10m
+
+      neuroswarm deploy logs --node pi01 --tail 100
+    """
+    from neuroswarm.deployment.service_plan import LogWishes, plan_logs
+
+    wishes = LogWishes(
+        follow=follow,
+        since=since,
+        tail=None if tail is None else str(tail),
+        node=node,
+        with_times=timestamps,
+    )
+    steps = plan_logs(f"{name}_{service.value}", wishes)
+    Operator(dry_run).carry_out(steps, asks=False)
+
+
+SCALING = """\
+The service node is global: docker keeps one node on each machine of the docker swarm, and a machine
+that joins gets one by itself. So there is no number to set; machines are what is scaled:
+
+  more      neuroswarm deploy join ADDRESS --join-token ...     on the machine that comes
+  fewer     neuroswarm deploy label NODE --skip                 takes the node off a machine
+  again     neuroswarm deploy label NODE --no-skip              puts it there again
+
+A machine that is skipped keeps its node's state and goes on from it. Which machines are skipped:
+
+  neuroswarm deploy status
+
+Several nodes on one machine, for development, are a matter of docker compose:
+
+  neuroswarm deploy compose up --nodes 4"""
+
+
+def scale(
+    count: Annotated[
+        int | None, typer.Argument(help="A number of nodes.", show_default=False)
+    ] = None,
+    dry_run: DryRun = False,
+) -> int:
+    """Explain how a fleet gets more or fewer nodes: there is one on each machine.
+
+    Examples:
+      neuroswarm deploy scale
+    """
+    typer.echo(SCALING)
+    if count is None or dry_run:
+        return ExitCode.OK
+    typer.echo(f"neuroswarm: cannot scale to {count}: see above; nothing was changed", err=True)
+    return ExitCode.USAGE
+
+
+def _read_variables(assignments: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE pairs; ConfigError for others and for names that no stack file has."""
+    from neuroswarm.deployment.variables import STACK_VARIABLES
+
+    read = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if not equals or name not in STACK_VARIABLES:
+            raise ConfigError(
+                f"no variable of the stack files: {text!r} (write NAME=VALUE; there are: "
+                f"{', '.join(STACK_VARIABLES)})"
+            )
+        read[name] = value
+    return read
