@@ -103,15 +103,20 @@ _KNOWN = (
         "(--secret, --settings-version)",
     ),
     _known(
-        r'"docker node inspect" requires at least 1 argument',
+        r"['\"]docker node inspect['\"] requires at least 1 argument",
         DeployError,
         "no machine has the tracker's label: `neuroswarm deploy label NODE --tracker`, or give "
         "--tracker-host",
     ),
     _known(
-        r'"docker volume rm" requires at least 1 argument',
+        r"['\"]docker volume rm['\"] requires at least 1 argument",
         DeployError,
         "this machine has no volumes of the stack, so there is nothing to delete",
+    ),
+    _known(
+        r"invalid service name or ID: value is empty|requires exactly 1 argument",
+        DeployError,
+        "none of the service's tasks runs on that machine: see `neuroswarm deploy status`",
     ),
     _known(
         r"not have a previous spec",
@@ -153,11 +158,12 @@ def explain(line: str, exit_code: int, said: str) -> DeployError:
 
 
 def _shorten(said: str) -> str:
-    """What matters of it: from the first line that names an error on, else all of it."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    """What matters of it: the last line that names an error, else the last few, without usage."""
+    told = re.split(r"^(?:Usage:|Run 'docker|See 'docker)", said, maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(ERROR|Error)\b", line)]
     text = " ".join(errors[-1:] or lines[-6:])
-    text = text.removeprefix("Error response from daemon: ").removeprefix("ERROR: ")
+    text = re.sub(r"^(Error response from daemon|ERROR|Error|docker): ", "", text)
     hidden = len(text) - MAX_SAID_CHARACTERS
     return text if hidden <= 0 else f"{text[:MAX_SAID_CHARACTERS]}..."
 

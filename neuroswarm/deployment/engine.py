@@ -25,6 +25,8 @@ EMPTY_TIMEOUT_S = 300.0
 POLL_S = 1.0
 MAX_KEPT_LINES = 40
 """Of standard error, for the message if the command fails."""
+_FINAL_WORDS = ("Error response from daemon:", "Error: ", "ERROR: ", "Cannot connect")
+"""How lines begin with which docker gives up."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +96,20 @@ class Engine:
             )
         except FileNotFoundError as error:
             raise no_client() from error
+        held: list[str] = []
         with process:
-            said = self._attend(process, command)
+            said = self._attend(process, command, held)
         if process.returncode:
             raise explain(str(command), process.returncode, "\n".join(said))
+        sys.stderr.write("".join(held))
 
-    def _attend(self, process: subprocess.Popen[str], command: Command) -> deque[str]:
+    def _attend(
+        self, process: subprocess.Popen[str], command: Command, held: list[str]
+    ) -> deque[str]:
         """Feed the process, show what it says as it says it; the last lines of that."""
         assert process.stderr is not None, "it was asked for"
         said: deque[str] = deque(maxlen=MAX_KEPT_LINES)
-        listener = threading.Thread(target=_pass_on, args=(process.stderr, said), daemon=True)
+        listener = threading.Thread(target=_pass_on, args=(process.stderr, said, held), daemon=True)
         listener.start()
         if process.stdin is not None and command.fed is not None:
             try:
@@ -141,8 +147,12 @@ class Engine:
         return printed.split() if word.is_list else [printed.strip()]
 
 
-def _pass_on(stream: IO[str], said: deque[str]) -> None:
+def _pass_on(stream: IO[str], said: deque[str], held: list[str]) -> None:
+    """Show each line as it comes, but for those that will be the error's text."""
     for line in stream:
-        sys.stderr.write(line)
         said.append(line.rstrip("\n"))
-    sys.stderr.flush()
+        if line.startswith(_FINAL_WORDS) and len(held) < MAX_KEPT_LINES:
+            held.append(line)
+        else:
+            sys.stderr.write(line)
+            sys.stderr.flush()
