@@ -91,9 +91,7 @@ class Operator:
                 typer.echo(line)
             return False
         if asks and not self.is_sure:
-            typer.echo("these commands are to run:", err=True)
-            for line in lines:
-                typer.echo(f"  {line}", err=True)
+            show_plan(lines)
             if not confirm("run them?"):
                 raise DeployError("not confirmed: nothing was changed")
         return True
@@ -108,6 +106,13 @@ class Operator:
         from neuroswarm.deployment.engine import Engine
 
         return Engine(os.environ, announce)
+
+
+def show_plan(lines: Iterable[str]) -> None:
+    """Show the commands that a question is about."""
+    typer.echo("these commands are to run:", err=True)
+    for line in lines:
+        typer.echo(f"  {line}", err=True)
 
 
 def announce(line: str) -> None:

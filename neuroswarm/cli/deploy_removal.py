@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from neuroswarm.cli.deploy_operator import (
     StackName,
     Yes,
     nobody_answers,
+    show_plan,
 )
 from neuroswarm.errors import DeployError
 
@@ -52,16 +54,17 @@ def remove(
     from neuroswarm.deployment.swarm_plan import plan_remove
 
     operator = Operator(dry_run, yes or volumes)
-    if volumes and not dry_run:
-        _require_name(name, confirmed)
     steps = plan_remove(name, with_volumes=volumes)
+    if volumes and not dry_run:
+        _require_name(name, confirmed, map(str, steps))
     if operator.carry_out(steps):
         _say_what_stays(name, with_volumes=volumes)
 
 
-def _require_name(name: str, confirmed: str | None) -> None:
+def _require_name(name: str, confirmed: str | None, lines: Iterable[str]) -> None:
     """DeployError unless the stack's name was typed: what is deleted cannot be had back."""
     if confirmed is None:
+        show_plan(lines)
         question = f"this deletes what {name} trained on this machine; type {name} to go on"
         try:
             confirmed = typer.prompt(question, err=True)

@@ -150,19 +150,24 @@ def explain(line: str, exit_code: int, said: str) -> DeployError:
         exit_code: What it ended with.
         said: What it wrote to standard error, or the end of it.
     """
-    message = _shorten(said) or f"exit code {exit_code}, without a word"
+    lines = _significant(said)
     for pattern, kind, advice in _KNOWN:
-        if pattern.search(message):
-            return kind(f"docker: {message} ({advice}); the command: {line}")
+        for told in lines:
+            if pattern.search(told):
+                return kind(f"docker: {_shorten(told)} ({advice}); the command: {line}")
+    errors = [told for told in lines if re.match(r"(ERROR|Error)\b", told)]
+    message = _shorten(" ".join(errors[-1:] or lines[-6:])) or "not a word"
     return DeployError(f"docker failed, exit code {exit_code}: {message}; the command: {line}")
 
 
-def _shorten(said: str) -> str:
-    """What matters of it: the last line that names an error, else the last few, without usage."""
+def _significant(said: str) -> list[str]:
+    """The lines without the usage that follows a wrong command line."""
     told = re.split(r"^(?:Usage:|Run 'docker|See 'docker)", said, maxsplit=1, flags=re.MULTILINE)[0]
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"(ERROR|Error)\b", line)]
-    text = " ".join(errors[-1:] or lines[-6:])
+    return [line.strip() for line in told.splitlines() if line.strip()]
+
+
+def _shorten(text: str) -> str:
+    """Without the prefix that says that it is an error, and not longer than fits."""
     text = re.sub(r"^(Error response from daemon|ERROR|Error|docker): ", "", text)
     hidden = len(text) - MAX_SAID_CHARACTERS
     return text if hidden <= 0 else f"{text[:MAX_SAID_CHARACTERS]}..."

@@ -42,7 +42,7 @@ class Engine:
     announce: Callable[[str], None]
     program: str = "docker"
 
-    def read(self, command: Command) -> str:
+    def read(self, command: Command, *, announces: bool = True) -> str:
         """What the command prints.
 
         Raises:
@@ -50,7 +50,8 @@ class Engine:
             DeployError: the command failed.
         """
         command = self._resolve(command)
-        self.announce(str(command))
+        if announces:
+            self.announce(str(command))
         try:
             done = subprocess.run(
                 [self.program, *map(str, command.words)],
@@ -123,7 +124,8 @@ class Engine:
 
     def _await(self, step: UntilEmpty) -> None:
         deadline = time.monotonic() + EMPTY_TIMEOUT_S
-        while left := self.read(step.command).split():
+        self.announce(str(step))
+        while left := self.read(step.command, announces=False).split():
             if time.monotonic() > deadline:
                 raise DeployError(
                     f"still there after {EMPTY_TIMEOUT_S:g} s: {' '.join(left[:5])}; "
