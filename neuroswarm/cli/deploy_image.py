@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from neuroswarm.deployment.image_plan import Recipe
 
 Context = Annotated[
-    Path,
+    Path | None,
     typer.Argument(
-        help="Folder of neuroswarm's sources, or one that holds its wheel and nothing else.",
+        help="Folder of neuroswarm's sources, or one that holds its wheel and nothing else. "
+        "Default: this folder.",
         parser=read_path,
-        metavar="CONTEXT",
+        metavar="[CONTEXT]",
+        show_default=False,
     ),
 ]
 Platforms = Annotated[
@@ -40,7 +42,7 @@ FLEET = "linux/amd64,linux/arm64"
 
 
 def build(
-    context: Context = Path("."),
+    context: Context = None,
     image: Image = IMAGE,
     platforms: Platforms = FLEET,
     load: Annotated[
@@ -70,7 +72,7 @@ def build(
 
 
 def push(
-    context: Context = Path("."),
+    context: Context = None,
     image: Image = IMAGE,
     platforms: Platforms = FLEET,
     source: Annotated[
@@ -126,7 +128,7 @@ def push(
 
 
 def _read_recipe(
-    context: Path,
+    named: Path | None,
     image: str,
     platforms: str,
     file: Path | None,
@@ -136,6 +138,7 @@ def _read_recipe(
     """What to build; ConfigError if there is nothing to build it from."""
     from neuroswarm.deployment.image_plan import Recipe, read_platforms
 
+    context = named or Path()
     if not any(context.glob("*.whl")) and not (context / "pyproject.toml").is_file():
         raise ConfigError(
             f"nothing to build from in {context}: neither pyproject.toml nor a wheel (name the "

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from neuroswarm.cli.deploy_operator import SECRET, DryRun, Operator, Secret, Yes
+from neuroswarm.cli.deploy_operator import SECRET, DryRun, Operator, Secret, Yes, announce
 from neuroswarm.cli.deploy_token import choose_source
 from neuroswarm.cli.options import read_path
 
@@ -84,6 +84,8 @@ def init(
     lines = [] if source is None else source.lines
     if operator.agree([*lines, *map(str, making)]):
         if source is not None:
+            for line in source.lines:
+                announce(line)
             source.keep()
         operator.run(making)
     _show_joining(operator)

@@ -57,18 +57,6 @@ _KNOWN = (
         "DOCKER_HOST or a docker context at a manager",
     ),
     _known(
-        r"unknown command: docker buildx|'buildx' is not a docker command",
-        DockerUnavailable,
-        "the buildx plugin is missing: install the package docker-buildx-plugin (Debian: "
-        "docker-buildx)",
-    ),
-    _known(
-        r"unknown command: docker compose|'compose' is not a docker command",
-        DockerUnavailable,
-        "the compose plugin is missing: install the package docker-compose-plugin (Debian: "
-        "docker-compose)",
-    ),
-    _known(
         r"multi-platform build is not supported|multiple platforms feature is currently not",
         DeployError,
         "make a builder that can: `docker buildx create --driver docker-container --use`, or "
@@ -142,6 +130,14 @@ _KNOWN = (
 )
 
 
+_IS_UNKNOWN = re.compile(
+    r"unknown command: docker (buildx|compose)|is not a docker command"
+    r"|unknown (shorthand )?flag.*(Run|See) 'docker --help'",
+    re.DOTALL,
+)
+"""How a client answers to the name of a plugin that it lacks."""
+
+
 def explain(line: str, exit_code: int, said: str) -> DeployError:
     """The error to raise when a docker command ended badly.
 
@@ -150,6 +146,8 @@ def explain(line: str, exit_code: int, said: str) -> DeployError:
         exit_code: What it ended with.
         said: What it wrote to standard error, or the end of it.
     """
+    if missing := _missing_plugin(line, said):
+        return missing
     lines = _significant(said)
     for pattern, kind, advice in _KNOWN:
         for told in lines:
@@ -158,6 +156,18 @@ def explain(line: str, exit_code: int, said: str) -> DeployError:
     errors = [told for told in lines if re.match(r"(ERROR|Error)\b", told)]
     message = _shorten(" ".join(errors[-1:] or lines[-6:])) or "not a word"
     return DeployError(f"docker failed, exit code {exit_code}: {message}; the command: {line}")
+
+
+def _missing_plugin(line: str, said: str) -> DockerUnavailable | None:
+    """The error if the client does not know the command: it then takes the flags for its own."""
+    found = re.search(r"docker (buildx|compose) ", line)
+    if not found or not _IS_UNKNOWN.search(said):
+        return None
+    plugin = found[1]
+    return DockerUnavailable(
+        f"docker has no plugin {plugin}: install the package docker-{plugin}-plugin (Debian's own: "
+        f"docker-{plugin}); the command: {line}"
+    )
 
 
 def _significant(said: str) -> list[str]:

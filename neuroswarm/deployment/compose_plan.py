@@ -20,6 +20,8 @@ def plan_up(file: Path, image: str, num_nodes: int, *, context: Path | None) -> 
     if context is not None:
         variables["CONTEXT"] = str(context.resolve())
         flags.append("--build")
+    else:
+        flags.append("--no-build")
     return [docker(*_project(file), "up", *flags, variables=variables)]
 
 

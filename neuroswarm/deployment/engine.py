@@ -25,7 +25,17 @@ EMPTY_TIMEOUT_S = 300.0
 POLL_S = 1.0
 MAX_KEPT_LINES = 40
 """Of standard error, for the message if the command fails."""
-_FINAL_WORDS = ("Error response from daemon:", "Error: ", "ERROR: ", "Cannot connect")
+_FINAL_WORDS = (
+    "Error response from daemon:",
+    "Error: ",
+    "ERROR: ",
+    "Cannot connect",
+    "unknown ",
+    "docker: ",
+    "Usage: ",
+    "Run 'docker",
+    "See 'docker",
+)
 """How lines begin with which docker gives up."""
 
 
