@@ -1,151 +1,30 @@
-"""What docker complains of, in one line that says what to do.
+"""What docker complains of, in one line that says what to do: recorded texts of real clients."""
 
-The texts are what client 28.2.2 printed, with engine 26.1.5 or none, unless another is named.
-"""
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from neuroswarm.deployment.complaints import MAX_SAID_CHARACTERS, explain, no_client
 from neuroswarm.errors import DeployError, DockerUnavailable
 
-UNREACHABLE = [
-    (
-        "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon "
-        "running?"
-    ),
-    "Cannot connect to the Docker daemon at tcp://127.0.0.1:1. Is the docker daemon running?",
-    (
-        'error during connect: Get "http://docker.example.com/v1.50/nodes": command [ssh -o '
-        "ConnectTimeout=30 -T -l nobody -p 1 -- 127.0.0.1 docker system dial-stdio] has exited with "
-        "exit status 255, make sure the URL is valid, and Docker 18.09 or later is installed on the "
-        "remote host: stderr=ssh: connect to host 127.0.0.1 port 1: Connection refused\n"
-    ),
-    (
-        'error during connect: Get "http://junk:2375/v1.50/nodes": dial tcp: lookup junk on '
-        "10.0.0.53:53: no such host"
-    ),
-    # buildx 0.13.1
-    (
-        "ERROR: Cannot connect to the Docker daemon at unix:///tmp/nowhere. Is the docker daemon "
-        "running?"
-    ),
-]
-OUTSIDE = (
-    'Error response from daemon: This node is not a swarm manager. Use "docker swarm init" or '
-    '"docker swarm join" to connect this node to swarm and try again.'
-)
-NO_PLUGIN = (
-    "unknown flag: --platform\n\nUsage:  docker [OPTIONS] COMMAND [ARG...]\n\n"
-    "Run 'docker --help' for more information\n"
-)
-NO_PLUGIN_BARE = (
-    "docker: unknown command: docker buildx\n\nRun 'docker --help' for more information\n"
-)
-NO_CONTEXT = (
-    'Failed to initialize: unable to resolve docker endpoint: context "nope": context not found: '
-    "open /root/.docker/contexts/meta/ca37/meta.json: no such file or directory"
-)
+RECORDED = Path(__file__).parents[2] / "data" / "docker" / "complaints.toml"
+COMPLAINTS: dict[str, dict[str, Any]] = tomllib.loads(RECORDED.read_text())
 
 
-@pytest.mark.parametrize("said", UNREACHABLE)
-def test_an_engine_that_is_not_reached(said: str):
-    error = explain("docker node ls", 1, said)
-    assert isinstance(error, DockerUnavailable)
-    assert "start it (`sudo systemctl start docker`)" in str(error)
+@pytest.mark.parametrize("name", COMPLAINTS)
+def test_what_is_known_says_what_to_do(name: str):
+    told = COMPLAINTS[name]
+    error = explain(told["command"], 1, told["said"])
+    assert type(error) is (DockerUnavailable if told["is_unavailable"] else DeployError)
+    assert told["advice"] in str(error)
+    assert str(error).endswith(f"the command: {told['command']}")
 
 
-@pytest.mark.parametrize(
-    ("line", "said", "kind", "advice"),
-    [
-        ("docker node ls", OUTSIDE, DockerUnavailable, "neuroswarm deploy init"),
-        ("docker node ls", NO_CONTEXT, DockerUnavailable, "docker context ls"),
-        ("docker buildx build --platform x", NO_PLUGIN, DockerUnavailable, "docker-buildx-plugin"),
-        ("docker buildx imagetools", NO_PLUGIN_BARE, DockerUnavailable, "docker-buildx-plugin"),
-        (
-            "env IMAGE=x docker compose --file c.yml up",
-            NO_PLUGIN.replace("--platform", "--file"),
-            DockerUnavailable,
-            "docker-compose-plugin",
-        ),
-        (
-            "docker buildx build",
-            # buildx 0.13.1
-            (
-                "ERROR: Multi-platform build is not supported for the docker driver.\nSwitch to a "
-                "different driver, or turn on the containerd image store, and try again.\nLearn more "
-                "at https://docs.docker.com/go/build-multi-platform/"
-            ),
-            DeployError,
-            "docker buildx create --driver docker-container --use",
-        ),
-        (
-            "docker swarm init",
-            (
-                'Error response from daemon: This node is already part of a swarm. Use "docker swarm '
-                'leave" to leave this swarm and join another one.'
-            ),
-            DeployError,
-            "docker swarm leave",
-        ),
-        (
-            "docker swarm init",
-            (
-                "Error response from daemon: could not find the system's IP address - specify one with "
-                "--advertise-addr"
-            ),
-            DeployError,
-            "--advertise ADDRESS",
-        ),
-        (
-            "docker stack deploy",
-            (
-                "Since --detach=false was not specified, tasks will be created in the background.\n"
-                "In a future release, --detach=false will become the default.\n"
-                "service node: secret not found: neuroswarm_token"
-            ),
-            DeployError,
-            "make it with `neuroswarm deploy init`",
-        ),
-        (
-            "docker node update",
-            "Error response from daemon: node nope not found",
-            DeployError,
-            "`docker node ls` shows the names",
-        ),
-        ("docker service logs x", "no such task or service: x", DeployError, "--name"),
-        (
-            "docker node inspect --format x",
-            (
-                "docker: 'docker node inspect' requires at least 1 argument\n\nUsage:  docker node "
-                "inspect [OPTIONS] self|NODE [NODE...]\n\nSee 'docker node inspect --help' for more "
-                "information"
-            ),
-            DeployError,
-            "neuroswarm deploy label NODE --tracker",
-        ),
-        (
-            "docker service update --rollback x",
-            (
-                "Error response from daemon: rpc error: code = FailedPrecondition desc = service xues "
-                "does not have a previous spec"
-            ),
-            DeployError,
-            "never updated",
-        ),
-        (
-            "docker service update --image x y",
-            "service update paused: update paused due to failure or early termination of task se1o",
-            DeployError,
-            "neuroswarm deploy update --rollback",
-        ),
-    ],
-)
-def test_what_is_known_says_what_to_do(line: str, said: str, kind: type, advice: str):
-    error = explain(line, 1, said)
-    assert type(error) is kind
-    assert advice in str(error)
-    assert str(error).endswith(f"the command: {line}")
-    assert "Since --detach" not in str(error)
+def test_notes_before_the_complaint_are_no_part_of_it():
+    error = explain("docker stack deploy", 1, COMPLAINTS["no_secret"]["said"])
+    assert str(error).startswith("docker: service node: secret not found: neuroswarm_token (")
 
 
 def test_what_is_not_known_is_given_as_it_was_said():
