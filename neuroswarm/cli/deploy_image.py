@@ -20,7 +20,7 @@ Context = Annotated[
         help="Folder of neuroswarm's sources, or one that holds its wheel and nothing else. "
         "Default: this folder.",
         parser=read_path,
-        metavar="[CONTEXT]",
+        metavar="CONTEXT",
         show_default=False,
     ),
 ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +14,6 @@ from neuroswarm.cli.deploy_operator import (
     SECRET,
     STACK,
     DryRun,
-    File,
     Image,
     Operator,
     Secret,
@@ -23,7 +22,7 @@ from neuroswarm.cli.deploy_operator import (
     packaged,
 )
 from neuroswarm.cli.exit_codes import ExitCode
-from neuroswarm.errors import ConfigError
+from neuroswarm.cli.options import read_path
 
 if TYPE_CHECKING:
     from neuroswarm.deployment.command import Word
@@ -65,6 +64,17 @@ TrackerHost = Annotated[
         show_default=False,
     ),
 ]
+Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        help="A stack file of your own in place of ours (`neuroswarm deploy files` copies it); "
+        "given again, files are joined.",
+        parser=read_path,
+        metavar="PATH",
+        show_default=False,
+    ),
+]
 Variables = Annotated[
     list[str] | None,
     typer.Option(
@@ -86,7 +96,7 @@ def deploy(
             "--overlay", help="On an overlay network, not the machines' own; without a tracker."
         ),
     ] = False,
-    file: File = None,
+    files: Files = None,
     secret: Secret = SECRET,
     settings_version: Annotated[
         str, typer.Option(help="Another one after node.toml was changed.")
@@ -111,25 +121,27 @@ def deploy(
       neuroswarm deploy deploy --tracker-host 10.0.0.5 --dry-run
 
       neuroswarm deploy deploy --overlay --variable MTU=1280
+
+      neuroswarm deploy deploy --file fleet/stack.yml --settings-version 2
     """
     from neuroswarm.deployment.service_plan import plan_deploy
-    from neuroswarm.deployment.variables import TRACKER_ADDRESS, choose_variables
+    from neuroswarm.deployment.variables import TRACKER_ADDRESS, choose_variables, read_variables
 
     chosen: dict[str, Word | None] = {
         "IMAGE": image,
         "TOKEN_SECRET": secret,
         "SETTINGS_VERSION": settings_version,
-        **_read_variables(variables or ()),
+        **read_variables(variables or (), allows_others=bool(files)),
     }
     if tracker_host is not None:
         chosen["TRACKER_HOST"] = tracker_host
     used = choose_variables(chosen, os.environ)
     if not overlay:
         used.setdefault("TRACKER_HOST", TRACKER_ADDRESS)
-    stack_file = file or packaged("stack-overlay.yml" if overlay else "stack.yml")
+    packed = packaged("stack-overlay.yml" if overlay else "stack.yml")
     steps = plan_deploy(
         name,
-        stack_file,
+        files or [packed],
         used,
         resolve_image=resolve_image.value,
         with_registry_auth=with_registry_auth,
@@ -273,19 +285,3 @@ def scale(
         return ExitCode.OK
     typer.echo(f"neuroswarm: cannot scale to {count}: see above; nothing was changed", err=True)
     return ExitCode.USAGE
-
-
-def _read_variables(assignments: Sequence[str]) -> dict[str, str]:
-    """NAME=VALUE pairs; ConfigError for others and for names that no stack file has."""
-    from neuroswarm.deployment.variables import STACK_VARIABLES
-
-    read = {}
-    for text in assignments:
-        name, equals, value = text.partition("=")
-        if not equals or name not in STACK_VARIABLES:
-            raise ConfigError(
-                f"no variable of the stack files: {text!r} (write NAME=VALUE; there are: "
-                f"{', '.join(STACK_VARIABLES)})"
-            )
-        read[name] = value
-    return read

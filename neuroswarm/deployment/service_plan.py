@@ -18,14 +18,15 @@ TRACKER = "tracker"
 
 def plan_deploy(
     stack: str,
-    file: Path,
+    files: Sequence[Path],
     variables: Mapping[str, Word],
     *,
     resolve_image: str,
     with_registry_auth: bool = False,
 ) -> list[Command]:
-    """Put the stack there, or change the one of that name into this."""
-    words = ["stack", "deploy", "--compose-file", str(file), "--resolve-image", resolve_image]
+    """Put the stack of these files there, or change the one of that name into this."""
+    named = [word for file in files for word in ("--compose-file", str(file))]
+    words = ["stack", "deploy", *named, "--resolve-image", resolve_image]
     if with_registry_auth:
         words.append("--with-registry-auth")
     return [docker(*words, stack, variables=variables)]

@@ -5,11 +5,12 @@ Refuses to read the environment; it is given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from neuroswarm.deployment.command import Output, Word, docker
 from neuroswarm.deployment.labels import TRACKER
+from neuroswarm.errors import ConfigError
 
 DEFAULT_IMAGE: Final = "neuroswarm:latest"
 DEFAULT_STACK: Final = "neuroswarm"
@@ -20,7 +21,6 @@ STACK_VARIABLES: Final = (
     "IMAGE",
     "TOKEN_SECRET",
     "SETTINGS_VERSION",
-    "TRACKER_PORT",
     "NODE_PORT",
     "GRPC_PORT",
     "HEARTBEAT_PORT",
@@ -50,10 +50,33 @@ def choose_variables(
     All of it is passed on by name, so that nothing that counts stays unseen in the environment.
     """
     chosen: dict[str, Word] = {}
-    for name in STACK_VARIABLES:
+    for name in (*STACK_VARIABLES, *(name for name in given if name not in STACK_VARIABLES)):
         value = given.get(name)
         if value is None:
             value = environment.get(name)
         if value is not None:
             chosen[name] = value
     return chosen
+
+
+def read_variables(assignments: Sequence[str], *, allows_others: bool) -> dict[str, str]:
+    """What NAME=VALUE pairs say.
+
+    Args:
+        assignments: The pairs.
+        allows_others: Whether names are allowed that our stack files do not have.
+
+    Raises:
+        ConfigError: this is no such pair, or a name that is not allowed.
+    """
+    read = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise ConfigError(f"no variable: {text!r} (write NAME=VALUE)")
+        if name not in STACK_VARIABLES and not allows_others:
+            raise ConfigError(
+                f"no variable of the stack files: {name} (there are: {', '.join(STACK_VARIABLES)})"
+            )
+        read[name] = value
+    return read

@@ -65,7 +65,7 @@ def plans(stack_file: Path) -> list[Step]:
         *swarm_plan.plan_label(["a"], {"neuroswarm.skip": "true"}),
         *swarm_plan.plan_remove("ns", with_volumes=True),
         *service_plan.plan_deploy(
-            "ns", stack_file, {"IMAGE": "a:1"}, resolve_image="never", with_registry_auth=True
+            "ns", [stack_file], {"IMAGE": "a:1"}, resolve_image="never", with_registry_auth=True
         ),
         service_plan.plan_nodes(),
         service_plan.plan_services("ns"),

@@ -10,7 +10,7 @@ from neuroswarm.deployment.command import Command, Fed, Output, UntilEmpty
 from neuroswarm.deployment.image_plan import Recipe
 from neuroswarm.deployment.labels import NodeClass, choose_labels
 from neuroswarm.deployment.service_plan import LogWishes, Pace
-from neuroswarm.deployment.variables import TRACKER_ADDRESS, choose_variables
+from neuroswarm.deployment.variables import TRACKER_ADDRESS, choose_variables, read_variables
 from neuroswarm.errors import ConfigError, DockerUnavailable
 
 RECIPE = Recipe("registry.lan:5000/neuroswarm:1", Path("src"), Path("Dockerfile"))
@@ -93,10 +93,27 @@ def test_volumes_go_only_after_the_containers_that_use_them():
 
 def test_all_that_counts_of_the_environment_is_named_in_the_command():
     used = choose_variables({"IMAGE": "a:1", "MTU": None}, {"MTU": "1280", "HOME": "/root"})
-    [command] = service_plan.plan_deploy("ns", Path("s.yml"), used, resolve_image="never")
+    [command] = service_plan.plan_deploy("ns", [Path("s.yml")], used, resolve_image="never")
     assert str(command) == (
         "env IMAGE=a:1 MTU=1280 docker stack deploy --compose-file s.yml --resolve-image never ns"
     )
+
+
+def test_files_of_a_stack_are_joined_in_their_order():
+    files = [Path("stack.yml"), Path("accept.yml")]
+    [command] = service_plan.plan_deploy("ns", files, {}, resolve_image="always")
+    assert "--compose-file stack.yml --compose-file accept.yml" in str(command)
+
+
+def test_only_files_of_ones_own_have_other_variables():
+    assert read_variables(["MTU=1280"], allows_others=False) == {"MTU": "1280"}
+    given = read_variables(["OTHER=a=b"], allows_others=True)
+    assert choose_variables(given, {}) == {"OTHER": "a=b"}
+    with pytest.raises(ConfigError, match="no variable of the stack files: OTHER"):
+        read_variables(["OTHER=1"], allows_others=False)
+    for wrong in ("MTU", "=1", "A B=1"):
+        with pytest.raises(ConfigError, match="write NAME=VALUE"):
+            read_variables([wrong], allows_others=True)
 
 
 def test_without_a_host_the_tracker_is_where_its_label_is():
