@@ -1,10 +1,10 @@
 """`neuroswarm deploy` as users meet it, without docker: dry runs, questions, mistakes."""
 
+import io
 import os
 import re
 import shlex
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -185,39 +185,51 @@ def test_mistakes_are_one_line_and_an_exit_code(
     assert all(other.startswith("+ docker ") for other in told[:-1])
 
 
+@pytest.fixture
+def type_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts text on the standard input."""
+    return lambda text: monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
 @pytest.mark.parametrize("answer", ["n\n", "\n"])
-def test_without_a_yes_nothing_runs(answer: str):
-    done = ask(["remove"], answer)
-    assert done.returncode == 70
-    assert "docker stack rm neuroswarm\nrun them? [y/N]" in done.stderr
-    assert done.stderr.endswith("neuroswarm: not confirmed: nothing was changed\n")
+def test_without_a_yes_nothing_runs(answer: str, type_in: Callable[[str], None], capsys: Capture):
+    type_in(answer)
+    assert run(["deploy", "remove"]) == 70
+    told = capsys.readouterr().err
+    assert "docker stack rm neuroswarm\nrun them? [y/N]" in told
+    assert told.endswith("neuroswarm: not confirmed: nothing was changed\n")
 
 
-def test_where_nobody_answers_the_flag_is_named():
-    done = ask(["remove"], "")
-    assert done.returncode == 2
-    assert "add --yes" in done.stderr
-    done = ask(["remove", "--volumes"], "")
-    assert done.returncode == 2
-    assert "add --confirm neuroswarm" in done.stderr
+@pytest.mark.parametrize(
+    ("flags", "answered_by"), [([], "--yes"), (["--volumes"], "--confirm neuroswarm")]
+)
+def test_where_nobody_answers_the_flag_is_named(
+    flags: list[str], answered_by: str, type_in: Callable[[str], None], capsys: Capture
+):
+    type_in("")
+    assert run(["deploy", "remove", *flags]) == 2
+    assert f"add {answered_by}" in capsys.readouterr().err
 
 
-def test_a_yes_runs_it():
-    done = ask(["remove"], "y\n")
-    assert done.returncode == 69
-    assert "+ docker stack rm neuroswarm\nneuroswarm: there is no program `docker`" in done.stderr
+@pytest.mark.parametrize(
+    ("flags", "answer"), [([], "y\n"), (["--volumes"], "neuroswarm\n"), (["-y"], "")]
+)
+def test_a_yes_or_the_name_runs_it(
+    flags: list[str], answer: str, type_in: Callable[[str], None], capsys: Capture
+):
+    type_in(answer)
+    assert run(["deploy", "remove", *flags]) == 69
+    told = capsys.readouterr().err
+    assert "+ docker stack rm neuroswarm\nneuroswarm: there is no program `docker`" in told
 
 
-def ask(words: list[str], answer: str) -> subprocess.CompletedProcess[str]:
-    """Run it in a process of its own, with this on its standard input."""
-    return subprocess.run(
-        [sys.executable, "-m", "neuroswarm", "deploy", *words],
-        input=answer,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(SOURCES)},
-    )
+@pytest.mark.parametrize("name", ["other", "", "y"])
+def test_volumes_are_not_deleted_under_another_name(
+    name: str, type_in: Callable[[str], None], capsys: Capture
+):
+    type_in(f"{name}\n\n")
+    assert run(["deploy", "remove", "--volumes", "--yes"]) in (2, 70)
+    assert "+ docker" not in capsys.readouterr().err
 
 
 EXAMPLES = [
@@ -279,17 +291,13 @@ def test_stack_files_place_by_the_labels_that_deploy_sets():
         ("neuroswarm deploy update --roll", {"--rollback"}),
     ],
 )
-def test_the_shell_completes(typed: str, offered: set[str]):
-    words = {
-        "_NEUROSWARM_COMPLETE": "complete_bash",
-        "COMP_WORDS": typed,
-        "COMP_CWORD": str(len(typed.split(" ")) - 1),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "neuroswarm"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **words, "PYTHONPATH": str(SOURCES)},
-    )
-    assert offered <= set(done.stdout.split()), done.stderr
+def test_the_shell_completes(
+    typed: str, offered: set[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+):
+    monkeypatch.setenv("_NEUROSWARM_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split(" ")) - 1))
+    with pytest.raises(SystemExit) as ended:
+        run([])
+    assert ended.value.code == 0
+    assert offered <= set(capsys.readouterr().out.split())
