@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from neuroswarm.cli.deploy_operator import IMAGE, DryRun, File, Image, Operator, Yes, packaged
 from neuroswarm.cli.options import read_path
+from neuroswarm.deployment.image_plan import FLEET, Recipe
 from neuroswarm.errors import ConfigError
-
-if TYPE_CHECKING:
-    from neuroswarm.deployment.image_plan import Recipe
 
 Context = Annotated[
     Path | None,
@@ -38,13 +36,13 @@ Builder = Annotated[
     typer.Option(help="Name of a builder (`docker buildx ls`). Default: the one in use."),
 ]
 
-FLEET = "linux/amd64,linux/arm64"
+ALL_PLATFORMS = ",".join(FLEET)
 
 
 def build(
     context: Context = None,
     image: Image = IMAGE,
-    platforms: Platforms = FLEET,
+    platforms: Platforms = ALL_PLATFORMS,
     load: Annotated[
         bool,
         typer.Option(
@@ -74,7 +72,7 @@ def build(
 def push(
     context: Context = None,
     image: Image = IMAGE,
-    platforms: Platforms = FLEET,
+    platforms: Platforms = ALL_PLATFORMS,
     source: Annotated[
         str | None,
         typer.Option(
@@ -136,7 +134,7 @@ def _read_recipe(
     builder: str | None,
 ) -> Recipe:
     """What to build; ConfigError if there is nothing to build it from."""
-    from neuroswarm.deployment.image_plan import Recipe, read_platforms
+    from neuroswarm.deployment.image_plan import read_platforms
 
     context = named or Path()
     if not any(context.glob("*.whl")) and not (context / "pyproject.toml").is_file():

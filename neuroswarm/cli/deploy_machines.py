@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ import typer
 from neuroswarm.cli.deploy_operator import SECRET, DryRun, Operator, Secret, Yes, announce
 from neuroswarm.cli.deploy_token import choose_source
 from neuroswarm.cli.options import read_path
+from neuroswarm.deployment.labels import NodeClass, choose_labels
 
 Advertise = Annotated[
     str | None,
@@ -20,15 +20,6 @@ Advertise = Annotated[
         show_default=False,
     ),
 ]
-
-
-class Class(StrEnum):
-    """Names of the classes, known without loading them; a test holds them against the table."""
-
-    SERVER = "server"
-    DESKTOP = "desktop"
-    LAPTOP = "laptop"
-    RPI = "rpi"
 
 
 def init(
@@ -141,7 +132,7 @@ def label(
         list[str], typer.Argument(help="Machines, by host name or id.", metavar="NODE...")
     ],
     node_class: Annotated[
-        Class | None, typer.Option("--class", help="What kind of computer they are.")
+        NodeClass | None, typer.Option("--class", help="What kind of computer they are.")
     ] = None,
     skip: Annotated[
         bool | None,
@@ -164,11 +155,9 @@ def label(
 
       neuroswarm deploy label old-laptop --skip
     """
-    from neuroswarm.deployment.labels import NodeClass, choose_labels
     from neuroswarm.deployment.swarm_plan import plan_label
 
-    chosen = None if node_class is None else NodeClass(node_class)
-    labels = choose_labels(chosen, is_skipped=skip, has_tracker=tracker)
+    labels = choose_labels(node_class, is_skipped=skip, has_tracker=tracker)
     if not labels:
         raise typer.BadParameter("give --class, --skip, --no-skip, --tracker or --no-tracker")
     Operator(dry_run, yes).carry_out(plan_label(nodes, labels))

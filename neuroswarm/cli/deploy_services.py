@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from neuroswarm.cli.deploy_operator import (
-    IMAGE,
-    SECRET,
     STACK,
     DryRun,
-    Image,
     Operator,
-    Secret,
     StackName,
     Yes,
     packaged,
 )
 from neuroswarm.cli.exit_codes import ExitCode
 from neuroswarm.cli.options import read_path
+from neuroswarm.deployment.variables import DEFAULT_IMAGE, DEFAULT_SECRET
 
 if TYPE_CHECKING:
     from neuroswarm.deployment.command import Word
@@ -75,6 +72,30 @@ Files = Annotated[
         show_default=False,
     ),
 ]
+StackImage = Annotated[
+    str | None,
+    typer.Option(
+        "--image",
+        help=f"The image, with its registry and tag. Default: {DEFAULT_IMAGE}. (env IMAGE)",
+        show_default=False,
+    ),
+]
+StackSecret = Annotated[
+    str | None,
+    typer.Option(
+        "--secret",
+        help="Name of the docker secret that holds the swarm's token. "
+        f"Default: {DEFAULT_SECRET}. (env TOKEN_SECRET)",
+        show_default=False,
+    ),
+]
+SettingsVersion = Annotated[
+    str | None,
+    typer.Option(
+        help="Another one after node.toml was changed. Default: 1. (env SETTINGS_VERSION)",
+        show_default=False,
+    ),
+]
 Variables = Annotated[
     list[str] | None,
     typer.Option(
@@ -88,7 +109,7 @@ Variables = Annotated[
 
 def deploy(
     tracker_host: TrackerHost = None,
-    image: Image = IMAGE,
+    image: StackImage = None,
     name: StackName = STACK,
     overlay: Annotated[
         bool,
@@ -97,10 +118,8 @@ def deploy(
         ),
     ] = False,
     files: Files = None,
-    secret: Secret = SECRET,
-    settings_version: Annotated[
-        str, typer.Option(help="Another one after node.toml was changed.")
-    ] = "1",
+    secret: StackSecret = None,
+    settings_version: SettingsVersion = None,
     variables: Variables = None,
     resolve_image: ResolveImage = Resolution.ALWAYS,
     with_registry_auth: Annotated[
@@ -125,19 +144,16 @@ def deploy(
       neuroswarm deploy deploy --file fleet/stack.yml --settings-version 2
     """
     from neuroswarm.deployment.service_plan import plan_deploy
-    from neuroswarm.deployment.variables import TRACKER_ADDRESS, choose_variables, read_variables
+    from neuroswarm.deployment.variables import choose_variables, read_variables
 
     chosen: dict[str, Word | None] = {
+        "TRACKER_HOST": tracker_host,
         "IMAGE": image,
         "TOKEN_SECRET": secret,
         "SETTINGS_VERSION": settings_version,
         **read_variables(variables or (), allows_others=bool(files)),
     }
-    if tracker_host is not None:
-        chosen["TRACKER_HOST"] = tracker_host
-    used = choose_variables(chosen, os.environ)
-    if not overlay:
-        used.setdefault("TRACKER_HOST", TRACKER_ADDRESS)
+    used = choose_variables(chosen, os.environ, needs_tracker=not overlay)
     packed = packaged("stack-overlay.yml" if overlay else "stack.yml")
     steps = plan_deploy(
         name,

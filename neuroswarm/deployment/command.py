@@ -17,6 +17,8 @@ class Output:
 
     command: Command
     is_list: bool = False
+    advice: str = ""
+    """What to do if it prints several lines where one word is wanted."""
 
     def __str__(self) -> str:
         return f"$({self.command})" if self.is_list else f'"$({self.command})"'

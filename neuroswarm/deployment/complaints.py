@@ -112,6 +112,11 @@ _KNOWN = (
         "it was never updated, so there is nothing to go back to",
     ),
     _known(
+        r"failed to remove some resources",
+        DeployError,
+        "docker was still ending what is there: run it once more",
+    ),
+    _known(
         r"update paused due to failure",
         DeployError,
         "look at `neuroswarm deploy status` and `neuroswarm deploy logs`, go back with "

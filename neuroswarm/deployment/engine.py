@@ -155,8 +155,15 @@ class Engine:
     def _fill(self, word: Word) -> list[str]:
         if isinstance(word, str):
             return [word]
-        printed = self.read(word.command)
-        return printed.split() if word.is_list else [printed.strip()]
+        printed = self.read(word.command).strip()
+        if word.is_list:
+            return printed.split()
+        if "\n" in printed:
+            raise DeployError(
+                f"several where one was wanted: {', '.join(printed.splitlines()[:5])} "
+                f"({word.advice or 'name one'}); the command: {word.command}"
+            )
+        return [printed]
 
 
 def _pass_on(stream: IO[str], said: deque[str], held: list[str]) -> None:

@@ -64,12 +64,13 @@ class Machine:
 
     @classmethod
     def _of(cls, said: Mapping[str, Any]) -> Machine:
-        spec, described = said["Spec"], said["Description"]
+        # A machine that has just come has not described itself yet.
+        spec, described = said["Spec"], said.get("Description") or {}
         state, availability = said["Status"]["State"], spec["Availability"]
         return cls(
             id=said["ID"],
-            hostname=described["Hostname"],
-            architecture=described["Platform"]["Architecture"],
+            hostname=described.get("Hostname") or said["ID"],
+            architecture=(described.get("Platform") or {}).get("Architecture", ""),
             role=spec["Role"],
             state=state if availability == "active" else f"{state}, {availability}",
             address=_address(said),

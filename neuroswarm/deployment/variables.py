@@ -43,19 +43,31 @@ TRACKER_ADDRESS: Final = Output(
 
 
 def choose_variables(
-    given: Mapping[str, Word | None], environment: Mapping[str, str]
+    given: Mapping[str, Word | None], environment: Mapping[str, str], *, needs_tracker: bool
 ) -> dict[str, Word]:
-    """What a stack file gets: what was given, else what the environment has under that name.
+    """What a stack file gets: what was given, else what the environment has, else the default.
 
     All of it is passed on by name, so that nothing that counts stays unseen in the environment.
+
+    Args:
+        given: Values by the variable's name, None where none was given.
+        environment: Looked at for the names of our stack files.
+        needs_tracker: Whether there has to be an address of the tracker: by default that of the
+            machine with the label.
     """
+    defaults: dict[str, Word] = {
+        "IMAGE": DEFAULT_IMAGE,
+        "TOKEN_SECRET": DEFAULT_SECRET,
+        "SETTINGS_VERSION": "1",
+    }
+    if needs_tracker:
+        defaults["TRACKER_HOST"] = TRACKER_ADDRESS
     chosen: dict[str, Word] = {}
-    for name in (*STACK_VARIABLES, *(name for name in given if name not in STACK_VARIABLES)):
-        value = given.get(name)
-        if value is None:
-            value = environment.get(name)
-        if value is not None:
-            chosen[name] = value
+    for name in dict.fromkeys((*STACK_VARIABLES, *given)):
+        for value in (given.get(name), environment.get(name), defaults.get(name)):
+            if value is not None:
+                chosen[name] = value
+                break
     return chosen
 
 

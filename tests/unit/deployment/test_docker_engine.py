@@ -39,11 +39,13 @@ def test_variables_arrive_beside_the_environment(engine: Engine):
 
 
 def test_what_another_command_prints_is_put_in(engine: Engine):
-    inner = program("print('a b'); print('c')")
     show = "import sys; print(sys.argv[1:])"
-    assert engine.read(program(show, Output(inner))) == "['a b\\nc']\n"
-    assert engine.read(program(show, Output(inner, is_list=True))) == "['a', 'b', 'c']\n"
+    assert engine.read(program(show, Output(program("print('a b')")))) == "['a b']\n"
+    several = program("print('a b'); print('c')")
+    assert engine.read(program(show, Output(several, is_list=True))) == "['a', 'b', 'c']\n"
     assert ANNOUNCED[-1] == f"docker -c '{show}' a b c"
+    with pytest.raises(DeployError, match=r"several where one was wanted: a b, c .say which"):
+        engine.read(program(show, Output(several, advice="say which")))
 
 
 def test_a_secret_is_read_from_standard_input_and_not_announced(

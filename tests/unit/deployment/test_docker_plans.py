@@ -10,7 +10,7 @@ from neuroswarm.deployment.command import Command, Fed, Output, UntilEmpty
 from neuroswarm.deployment.image_plan import Recipe
 from neuroswarm.deployment.labels import NodeClass, choose_labels
 from neuroswarm.deployment.service_plan import LogWishes, Pace
-from neuroswarm.deployment.variables import TRACKER_ADDRESS, choose_variables, read_variables
+from neuroswarm.deployment.variables import choose_variables, read_variables
 from neuroswarm.errors import ConfigError, DockerUnavailable
 
 RECIPE = Recipe("registry.lan:5000/neuroswarm:1", Path("src"), Path("Dockerfile"))
@@ -92,10 +92,12 @@ def test_volumes_go_only_after_the_containers_that_use_them():
 
 
 def test_all_that_counts_of_the_environment_is_named_in_the_command():
-    used = choose_variables({"IMAGE": "a:1", "MTU": None}, {"MTU": "1280", "HOME": "/root"})
+    given, around = {"IMAGE": "a:1", "MTU": None}, {"IMAGE": "b", "MTU": "1280", "HOME": "/root"}
+    used = choose_variables(given, around, needs_tracker=False)
     [command] = service_plan.plan_deploy("ns", [Path("s.yml")], used, resolve_image="never")
     assert str(command) == (
-        "env IMAGE=a:1 MTU=1280 docker stack deploy --compose-file s.yml --resolve-image never ns"
+        "env IMAGE=a:1 TOKEN_SECRET=neuroswarm_token SETTINGS_VERSION=1 MTU=1280 "
+        "docker stack deploy --compose-file s.yml --resolve-image never ns"
     )
 
 
@@ -108,7 +110,7 @@ def test_files_of_a_stack_are_joined_in_their_order():
 def test_only_files_of_ones_own_have_other_variables():
     assert read_variables(["MTU=1280"], allows_others=False) == {"MTU": "1280"}
     given = read_variables(["OTHER=a=b"], allows_others=True)
-    assert choose_variables(given, {}) == {"OTHER": "a=b"}
+    assert choose_variables(given, {}, needs_tracker=False)["OTHER"] == "a=b"
     with pytest.raises(ConfigError, match="no variable of the stack files: OTHER"):
         read_variables(["OTHER=1"], allows_others=False)
     for wrong in ("MTU", "=1", "A B=1"):
@@ -117,7 +119,8 @@ def test_only_files_of_ones_own_have_other_variables():
 
 
 def test_without_a_host_the_tracker_is_where_its_label_is():
-    line = str(TRACKER_ADDRESS)
+    assert "TRACKER_HOST" not in choose_variables({}, {}, needs_tracker=False)
+    line = str(choose_variables({}, {}, needs_tracker=True)["TRACKER_HOST"])
     assert "{{.Status.Addr}}" in line
     assert "node.label=neuroswarm.tracker=true" in line
 

@@ -64,6 +64,11 @@ def test_a_drained_machine_says_so():
     assert found.state == "ready, drain"
 
 
+def test_a_machine_that_has_just_come_is_named_by_its_id():
+    [found] = Machine.read_all(changed("nodes.jsonl", Description={}))
+    assert (found.hostname, found.architecture) == (found.id, "")
+
+
 def test_a_manager_that_does_not_know_its_address_is_reached_where_managers_reach_it():
     [found] = Machine.read_all(changed("nodes.jsonl", Status__Addr="0.0.0.0"))
     assert found.address == "10.88.0.1"
