@@ -13,6 +13,7 @@ from neuroswarm.cli import (
     deploy_machines,
     deploy_removal,
     deploy_services,
+    deploy_stack,
     deploy_status,
 )
 from neuroswarm.cli.deploy_operator import packaged
@@ -71,7 +72,7 @@ for _verb in (
     deploy_machines.label,
     deploy_image.build,
     deploy_image.push,
-    deploy_services.deploy,
+    deploy_stack.deploy,
     deploy_status.status,
     deploy_services.logs,
     deploy_services.scale,
