@@ -59,6 +59,7 @@ def init(
     operator = Operator(dry_run, yes)
     if dry_run:
         typer.echo("# on a manager `swarm init` is left out, and a secret that is there already")
+    operator.look(swarm_plan.READ_ENGINE)
     found = operator.look(swarm_plan.READ_SWARM)
     state = SwarmState(False, False, "") if found is None else SwarmState.read(found)
     swarm_plan.require_no_worker(is_active=state.is_active, is_manager=state.is_manager)

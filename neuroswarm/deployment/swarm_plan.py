@@ -13,6 +13,8 @@ from neuroswarm.errors import ConfigError, DockerUnavailable
 
 SWARM_PORT = 2377
 
+READ_ENGINE = docker("version", "--format", "{{.Server.Version}}")
+"""Fails without an engine; `docker info` of older clients does not."""
 READ_SWARM = docker("info", "--format", "{{json .Swarm}}")
 READ_JOIN_TOKEN = docker("swarm", "join-token", "--quiet", "worker")
 READ_SECRETS = docker("secret", "ls", "--format", "{{.Name}}")

@@ -21,6 +21,7 @@ IMAGES = os.environ.get("NEUROSWARM_TEST_IMAGES", "").split(",")
 LEFT = ["--name", "nstest", "--resolve-image", "never", "--yes"]
 
 STACK = """\
+version: "3.8"
 services:
   node:
     image: ${IMAGE}

@@ -18,7 +18,8 @@ from neuroswarm.errors import DeployError, DockerUnavailable
 
 NOWHERE = "unix:///nowhere/docker.sock"
 RECIPE = Recipe("r.lan:5000/ns:1", Path("src"), Path("Dockerfile"), build_arguments=("A=b",))
-STACK_FILE = "services: {node: {image: 'a:1', deploy: {mode: global}}}\n"
+# Clients before 25 want the version.
+STACK_FILE = "version: '3.8'\nservices: {node: {image: 'a:1', deploy: {mode: global}}}\n"
 
 pytestmark = pytest.mark.skipif(shutil.which("docker") is None, reason="no docker client here")
 
@@ -55,7 +56,7 @@ def with_words(step: Step) -> Iterator[Command]:
 def plans(stack_file: Path) -> list[Step]:
     wishes = LogWishes(follow=True, since="10m", tail="5", node="pi01", with_times=True)
     return [
-        swarm_plan.READ_SWARM,
+        swarm_plan.READ_ENGINE,
         swarm_plan.READ_SECRETS,
         swarm_plan.READ_JOIN_TOKEN,
         *swarm_plan.plan_init("10.0.0.5", is_manager=False),

@@ -49,6 +49,7 @@ def dry(capsys: Capture, *words: str) -> list[str]:
 
 def test_init_shows_all_that_it_does(capsys: Capture):
     assert dry(capsys, "init", "--advertise", "10.0.0.5")[1:] == [
+        "docker version --format '{{.Server.Version}}'",
         "docker info --format '{{json .Swarm}}'",
         "neuroswarm token new --out neuroswarm-token",
         "docker swarm init --advertise-addr 10.0.0.5",
