@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from neuroswarm.cli.deploy_operator import IMAGE, DryRun, File, Image, Operator, Yes, packaged
+from neuroswarm.cli.deploy_operator import (
+    IMAGE,
+    Confirmed,
+    DryRun,
+    File,
+    Image,
+    Operator,
+    Yes,
+    packaged,
+    require_name,
+)
 from neuroswarm.cli.options import read_path
 
 app = typer.Typer(help="Run several nodes on this machine with docker compose, for development.")
@@ -56,6 +66,7 @@ def down(
     volumes: Annotated[
         bool, typer.Option("--volumes", help="Delete what they trained too.")
     ] = False,
+    confirmed: Confirmed = None,
     file: File = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -65,7 +76,9 @@ def down(
     Examples:
       neuroswarm deploy compose down
     """
-    from neuroswarm.deployment.compose_plan import plan_down
+    from neuroswarm.deployment.compose_plan import PROJECT, plan_down
 
     steps = plan_down(file or packaged("compose.yml"), with_volumes=volumes)
-    Operator(dry_run, yes).carry_out(steps)
+    if volumes and not dry_run:
+        require_name(PROJECT, confirmed, map(str, steps))
+    Operator(dry_run, yes or volumes).carry_out(steps)

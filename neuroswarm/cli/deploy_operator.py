@@ -26,6 +26,15 @@ DryRun = Annotated[
     typer.Option("--dry-run", help="Print the docker commands, to be pasted; run nothing."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before the commands run.")]
+Confirmed = Annotated[
+    str | None,
+    typer.Option(
+        "--confirm",
+        metavar="NAME",
+        help="The name that --volumes asks for, where nobody can type it.",
+        show_default=False,
+    ),
+]
 StackName = Annotated[str, typer.Option("--name", help="Name of the stack.")]
 Image = Annotated[str, typer.Option(help="The image, with its registry and tag.")]
 Secret = Annotated[
@@ -126,6 +135,19 @@ def confirm(question: str) -> bool:
         return typer.confirm(question, err=True)
     except typer.Abort as error:
         raise nobody_answers() from error
+
+
+def require_name(name: str, confirmed: str | None, lines: Iterable[str]) -> None:
+    """DeployError unless this name was typed: what these commands delete cannot be had back."""
+    if confirmed is None:
+        show_plan(lines)
+        question = f"this deletes what {name} trained on this machine; type {name} to go on"
+        try:
+            confirmed = typer.prompt(question, err=True)
+        except typer.Abort as error:
+            raise nobody_answers(f"--confirm {name}") from error
+    if confirmed != name:
+        raise DeployError(f"not confirmed: {confirmed!r} is not {name!r}; nothing was changed")
 
 
 def nobody_answers(flag: str = "--yes") -> typer.BadParameter:

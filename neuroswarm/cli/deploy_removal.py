@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from neuroswarm.cli.deploy_operator import (
     STACK,
+    Confirmed,
     DryRun,
     Operator,
     StackName,
     Yes,
-    nobody_answers,
-    show_plan,
+    require_name,
 )
-from neuroswarm.errors import DeployError
 
 
 def remove(
@@ -28,15 +26,7 @@ def remove(
             help="Delete what was trained too: checkpoints and keys of this machine's nodes.",
         ),
     ] = False,
-    confirmed: Annotated[
-        str | None,
-        typer.Option(
-            "--confirm",
-            metavar="NAME",
-            help="The stack's name, for --volumes where nobody can type it.",
-            show_default=False,
-        ),
-    ] = None,
+    confirmed: Confirmed = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -56,22 +46,9 @@ def remove(
     operator = Operator(dry_run, yes or volumes)
     steps = plan_remove(name, with_volumes=volumes)
     if volumes and not dry_run:
-        _require_name(name, confirmed, map(str, steps))
+        require_name(name, confirmed, map(str, steps))
     if operator.carry_out(steps):
         _say_what_stays(name, with_volumes=volumes)
-
-
-def _require_name(name: str, confirmed: str | None, lines: Iterable[str]) -> None:
-    """DeployError unless the stack's name was typed: what is deleted cannot be had back."""
-    if confirmed is None:
-        show_plan(lines)
-        question = f"this deletes what {name} trained on this machine; type {name} to go on"
-        try:
-            confirmed = typer.prompt(question, err=True)
-        except typer.Abort as error:
-            raise nobody_answers(f"--confirm {name}") from error
-    if confirmed != name:
-        raise DeployError(f"not confirmed: {confirmed!r} is not {name!r}; nothing was changed")
 
 
 def _say_what_stays(name: str, *, with_volumes: bool) -> None:

@@ -112,6 +112,11 @@ _KNOWN = (
         "it was never updated, so there is nothing to go back to",
     ),
     _known(
+        r"invalid join token",
+        DeployError,
+        "`docker swarm join-token worker` on a manager prints the one in use",
+    ),
+    _known(
         r"failed to remove some resources",
         DeployError,
         "docker was still ending what is there: run it once more",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from neuroswarm.deployment.command import Command, Word, docker
 
-PROJECT = "neuroswarm"
+PROJECT = "neuroswarm-dev"
+"""Not the name of the stack: volumes of one name would be one, and end together."""
 SERVICE = "node"
 
 

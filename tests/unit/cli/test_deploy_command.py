@@ -221,12 +221,13 @@ def test_a_yes_or_the_name_runs_it(
     assert "+ docker stack rm neuroswarm\nneuroswarm: there is no program `docker`" in told
 
 
+@pytest.mark.parametrize("verb", [["remove"], ["compose", "down"]])
 @pytest.mark.parametrize("name", ["other", "", "y"])
 def test_volumes_are_not_deleted_under_another_name(
-    name: str, type_in: Callable[[str], None], capsys: Capture
+    verb: list[str], name: str, type_in: Callable[[str], None], capsys: Capture
 ):
     type_in(f"{name}\n\n")
-    assert run(["deploy", "remove", "--volumes", "--yes"]) in (2, 70)
+    assert run(["deploy", *verb, "--volumes", "--yes"]) in (2, 70)
     assert "+ docker" not in capsys.readouterr().err
 
 

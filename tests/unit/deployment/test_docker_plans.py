@@ -10,7 +10,7 @@ from neuroswarm.deployment.command import Command, Fed, Output, UntilEmpty
 from neuroswarm.deployment.image_plan import Recipe
 from neuroswarm.deployment.labels import NodeClass, choose_labels
 from neuroswarm.deployment.service_plan import LogWishes, Pace
-from neuroswarm.deployment.variables import choose_variables, read_variables
+from neuroswarm.deployment.variables import DEFAULT_STACK, choose_variables, read_variables
 from neuroswarm.errors import ConfigError, DockerUnavailable
 
 RECIPE = Recipe("registry.lan:5000/neuroswarm:1", Path("src"), Path("Dockerfile"))
@@ -182,3 +182,9 @@ def test_compose_builds_only_what_it_is_told_to():
     assert "--scale node=4 --no-build" in str(plain)
     assert building.variables == {"IMAGE": "a:1", "CONTEXT": "/src"}
     assert building.words[-1] == "--build"
+
+
+def test_a_machine_may_have_the_stack_and_compose_without_sharing_volumes():
+    [command] = compose_plan.plan_down(Path("c.yml"), with_volumes=True)
+    assert command.words[:3] == ("compose", "--project-name", compose_plan.PROJECT)
+    assert compose_plan.PROJECT != DEFAULT_STACK
