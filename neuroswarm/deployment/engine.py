@@ -25,6 +25,8 @@ EMPTY_TIMEOUT_S = 300.0
 POLL_S = 1.0
 MAX_KEPT_LINES = 40
 """Of standard error, for the message if the command fails."""
+_INTERRUPTED = (130, -2)
+"""Exit codes after SIGINT: of a client that caught it, and of one that did not."""
 _FINAL_WORDS = (
     "Error response from daemon:",
     "Error: ",
@@ -90,6 +92,7 @@ class Engine:
         Raises:
             DockerUnavailable: no client, no engine, or the wrong one for this command.
             DeployError: the command failed, or what was waited for did not come.
+            KeyboardInterrupt: it was ended by SIGINT.
         """
         if isinstance(step, UntilEmpty):
             self._await(step)
@@ -110,6 +113,8 @@ class Engine:
         held: list[str] = []
         with process:
             said = self._attend(process, command, held)
+        if process.returncode in _INTERRUPTED:  # the terminal's Ctrl-C goes to both of us
+            raise KeyboardInterrupt
         if process.returncode:
             raise explain(str(command), process.returncode, "\n".join(said))
         sys.stderr.write("".join(held))

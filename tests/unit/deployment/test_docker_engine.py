@@ -76,6 +76,14 @@ def test_its_last_words_are_told_once(engine: Engine, capfd: pytest.CaptureFixtu
     assert capfd.readouterr().err == f"{last}\n"
 
 
+@pytest.mark.parametrize(
+    "text", ["raise SystemExit(130)", "import os; os.kill(os.getpid(), 2)"], ids=["caught", "not"]
+)
+def test_what_ctrl_c_ended_is_no_failure_of_docker(engine: Engine, text: str):
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(program(f"import signal; signal.signal(2, signal.SIG_DFL); {text}"))
+
+
 def test_waiting_ends_once_nothing_is_printed(engine: Engine, tmp_path: Path):
     left = tmp_path / "left"
     left.write_text("x")
