@@ -9,6 +9,11 @@ def main() -> None:
 
     leave_until_started(sys.argv[1:])
 
+    if sys.argv[1:2] == ["health"]:
+        from neuroswarm.cli.health_check import answer_early
+
+        answer_early(sys.argv[1:])
+
     from neuroswarm.cli.main import main as run
 
     run()

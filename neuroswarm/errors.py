@@ -114,3 +114,11 @@ class DataError(NeuroswarmError):
 
 class DemoFailed(NeuroswarmError):
     """A demo could not be carried out to its end."""
+
+
+class DeployError(NeuroswarmError):
+    """A docker command failed, or what it left is not what was asked for."""
+
+
+class DockerUnavailable(DeployError):
+    """No docker client or plugin here, no engine it reaches, or no manager of a docker swarm."""

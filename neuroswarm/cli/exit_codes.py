@@ -14,6 +14,8 @@ from neuroswarm.errors import (
     ConfigError,
     DataError,
     DemoFailed,
+    DeployError,
+    DockerUnavailable,
     NeuroswarmError,
     NewerRules,
     PeerUnreachable,
@@ -30,10 +32,10 @@ class ExitCode(IntEnum):
     USAGE = 2
     """The command line is wrong."""
     UNAVAILABLE = 69
-    """A one-shot command could not reach the node."""
+    """A one-shot command could not reach the node, or a docker engine that can do what is asked."""
     UNFULFILLED = 70
     """A demo did not hold what it promises, or could not be carried out; the doctor found that a
-    node will not run here, or not find the others."""
+    node will not run here, or not find the others; docker refused what `deploy` asked of it."""
     IO = 74
     """A disk is full or unreadable."""
     STOP_HANGS = 75
@@ -52,6 +54,8 @@ _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (PeerUnreachable, ExitCode.UNAVAILABLE),
     (CheckpointError, ExitCode.IO),
     (DemoFailed, ExitCode.UNFULFILLED),
+    (DockerUnavailable, ExitCode.UNAVAILABLE),
+    (DeployError, ExitCode.UNFULFILLED),
     (NeuroswarmError, ExitCode.INTERNAL),
 )
 

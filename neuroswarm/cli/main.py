@@ -14,9 +14,11 @@ from neuroswarm.cli import (
     config,
     data,
     demo,
+    deploy,
     doctor,
     export,
     generate,
+    health,
     node,
     owner,
     rules,
@@ -45,6 +47,7 @@ app = typer.Typer(
 app.command()(node.node)
 app.command()(tracker.tracker)
 app.command()(status.status)
+app.command()(health.health)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.command()(export.export)
@@ -55,6 +58,7 @@ app.add_typer(token.app, name="token")
 app.add_typer(owner.app, name="owner")
 app.add_typer(rules.app, name="rules")
 app.add_typer(service.app, name="service")
+app.add_typer(deploy.app, name="deploy")
 app.add_typer(bench.app, name="bench")
 
 

@@ -22,6 +22,7 @@ from neuroswarm.cli.options import (
 )
 from neuroswarm.cli.ports import PortPlan, PortProbe, PortWishes, plan_ports
 from neuroswarm.cli.swarm_token import check_accepted, check_token, find_token
+from neuroswarm.values import Endpoint
 
 if TYPE_CHECKING:
     from neuroswarm.cli.settings import Layer, Settings
@@ -96,6 +97,7 @@ def node(
       neuroswarm node --rounds 20 --set diloco.inner_steps=100 --set training.dim=256
     """
     from neuroswarm.cli.signals import run_service
+    from neuroswarm.web.early import answering
 
     configure_logging(log_level, log_format)
     settings = gather(context.params, os.environ)
@@ -104,7 +106,8 @@ def node(
         check_token(text)
     check_accepted(settings.network.accepted_token_files)
     say_how_to_find(settings)
-    run_service(lambda: _create(text, settings), _work, describe)
+    with answering(Endpoint(settings.network.host, settings.network.port)):
+        run_service(lambda: _create(text, settings), _work, describe)
 
 
 def say_how_to_find(settings: SwarmNodeConfig) -> None:

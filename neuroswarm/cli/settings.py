@@ -53,7 +53,8 @@ SHORT_NAMES: Mapping[str, str] = {
 """Settings that have a flag of their own, by the flag's name; `NEUROSWARM_<NAME>` sets them too."""
 
 NOT_SETTINGS = frozenset(
-    PREFIX + name for name in ("TOKEN", "TOKEN_FILE", "CONFIG", "LOG_LEVEL", "LOG_FORMAT")
+    PREFIX + name
+    for name in ("TOKEN", "TOKEN_FILE", "CONFIG", "LOG_LEVEL", "LOG_FORMAT", "JOIN_TOKEN")
 )
 """Variables that are read elsewhere in `cli`."""
 

@@ -35,6 +35,14 @@ def status(
 
 
 def fetch_status(url: str, *, timeout_s: float) -> dict[str, Any]:
+    """Ask a node for an object, as `fetch_json` does; PeerUnreachable if it is another value."""
+    report = fetch_json(url, timeout_s=timeout_s)
+    if not isinstance(report, dict):
+        raise PeerUnreachable(f"what answers at {url} is no node: no JSON object")
+    return report
+
+
+def fetch_json(url: str, *, timeout_s: float) -> Any:
     """Ask a node; never through a proxy, as nodes are near.
 
     Raises:
@@ -48,7 +56,7 @@ def fetch_status(url: str, *, timeout_s: float) -> dict[str, Any]:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=timeout_s) as answer:
-            report = json.loads(answer.read(MAX_STATUS_BYTES))
+            return json.loads(answer.read(MAX_STATUS_BYTES))
     except urllib.error.HTTPError as error:
         with error:
             raise _refusal(url, error.code) from error
@@ -56,9 +64,6 @@ def fetch_status(url: str, *, timeout_s: float) -> dict[str, Any]:
         raise PeerUnreachable(f"no node answers at {url}: {explain_failure(error)}") from error
     except ValueError as error:
         raise PeerUnreachable(f"what answers at {url} is no node: not JSON") from error
-    if not isinstance(report, dict):
-        raise PeerUnreachable(f"what answers at {url} is no node: no JSON object")
-    return report
 
 
 def flatten(report: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

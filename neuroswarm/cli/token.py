@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from neuroswarm.cli.options import read_path
 from neuroswarm.cli.swarm_token import find_token
 from neuroswarm.errors import AdmissionError
+
+if TYPE_CHECKING:
+    from neuroswarm.identity.token import SwarmToken
 
 app = typer.Typer(help="Make or look at the secret that admits nodes to a swarm.")
 
@@ -40,6 +43,15 @@ def new(
     if out is None:
         typer.echo(made.text)
         return
+    write_token(made, out)
+
+
+def write_token(made: SwarmToken, out: Path) -> None:
+    """Write a token to a new file, readable by its owner alone, and say where it is.
+
+    Raises:
+        AdmissionError: the file exists.
+    """
     try:
         descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:

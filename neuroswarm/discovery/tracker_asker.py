@@ -79,6 +79,8 @@ class TrackerAsker(Service):
             async with self._session.post(url, data=request, allow_redirects=False) as answer:
                 if answer.status == 403:
                     raise AdmissionError("it refuses this node's swarm token")
+                if answer.status == 503:
+                    raise PeerUnreachable("it is starting, or busy (HTTP 503)")
                 if answer.status != 200:
                     raise PeerUnreachable(f"no tracker there (HTTP {answer.status})")
                 body = await _read_bounded(answer.content, limits.MAX_TRACKER_BODY_BYTES)

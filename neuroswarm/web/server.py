@@ -30,6 +30,7 @@ from neuroswarm.listening import bind, unmapped
 from neuroswarm.service import Service
 from neuroswarm.values import Endpoint
 from neuroswarm.web import connections, metrics
+from neuroswarm.web.early import take_over
 from neuroswarm.web.json_values import to_json
 from neuroswarm.wire import limits
 
@@ -141,7 +142,7 @@ class WebServer(Service):
     async def _listen_with(self, runner: web.AppRunner, stack: AsyncExitStack) -> None:
         assert runner.server is not None, "setup() makes it"
         try:
-            bound = bind(socket.SOCK_STREAM, self._listen)
+            bound = take_over(self._listen) or bind(socket.SOCK_STREAM, self._listen)
         except OSError as error:
             raise ConfigError(_explain_bind(self._listen, error)) from error
         stack.callback(bound.close)

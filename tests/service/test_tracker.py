@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,8 @@ from neuroswarm.discovery import search
 from neuroswarm.discovery.tracker_server import TrackerDirectory
 from neuroswarm.errors import AdmissionError, ConfigError
 from neuroswarm.identity.sealing import Sealer
+from neuroswarm.values import Endpoint
+from neuroswarm.web import early
 from neuroswarm.wire import limits
 
 
@@ -201,6 +204,17 @@ async def test_a_redirect_is_not_followed(clock):
             assert client.get_status()[0]["failure"] == "no tracker there (HTTP 307)"
     finally:
         await runner.cleanup()
+
+
+async def test_a_node_that_still_loads_is_no_tracker_yet(clock):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with early.answering(Endpoint("127.0.0.1", port)):
+        async with Node(clock).search(f"127.0.0.1:{port}") as client:
+            await clock.wait_sleeps(1)
+            said = client.get_status()[0]["failure"]
+            assert said == "it is starting, or busy (HTTP 503)"
 
 
 async def test_a_name_that_cannot_exist_is_a_failed_hint(clock):

@@ -23,7 +23,19 @@ def _no_settings_around(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(
     "command",
-    ["", "node", "tracker", "status", "token", "demo", "doctor", "data", "export", "generate"],
+    [
+        "",
+        "node",
+        "tracker",
+        "status",
+        "token",
+        "demo",
+        "doctor",
+        "data",
+        "export",
+        "generate",
+        "deploy push",
+    ],
 )
 def test_help_imports_nothing_heavy(command: str):
     code = (

@@ -1,0 +1,1 @@
+neuroswarm/deployment/files/Dockerfile

@@ -1,0 +1,150 @@
+"""`neuroswarm deploy deploy`: the stack, put there or changed."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from neuroswarm.cli.deploy_operator import (
+    STACK,
+    DryRun,
+    Operator,
+    StackName,
+    Yes,
+    packaged,
+)
+from neuroswarm.cli.options import read_path
+from neuroswarm.deployment.variables import DEFAULT_IMAGE, DEFAULT_SECRET
+
+if TYPE_CHECKING:
+    from neuroswarm.deployment.command import Word
+
+
+class Resolution(StrEnum):
+    """Whether docker asks the registry for the image's digest and platforms."""
+
+    ALWAYS = "always"
+    CHANGED = "changed"
+    NEVER = "never"
+
+
+ResolveImage = Annotated[
+    Resolution,
+    typer.Option(help="never: for images that are on the machines, and in no registry."),
+]
+TrackerHost = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of the machine that has the tracker, as the others reach it. Default: "
+        "what docker knows of the machine with its label.",
+        metavar="HOST",
+        show_default=False,
+    ),
+]
+Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        help="A stack file of your own in place of ours (`neuroswarm deploy files` copies it); "
+        "given again, files are joined.",
+        parser=read_path,
+        metavar="PATH",
+        show_default=False,
+    ),
+]
+StackImage = Annotated[
+    str | None,
+    typer.Option(
+        "--image",
+        help=f"The image, with its registry and tag. Default: {DEFAULT_IMAGE}. (env IMAGE)",
+        show_default=False,
+    ),
+]
+StackSecret = Annotated[
+    str | None,
+    typer.Option(
+        "--secret",
+        help="Name of the docker secret that holds the swarm's token. "
+        f"Default: {DEFAULT_SECRET}. (env TOKEN_SECRET)",
+        show_default=False,
+    ),
+]
+SettingsVersion = Annotated[
+    str | None,
+    typer.Option(
+        help="Another one after node.toml was changed. Default: 1. (env SETTINGS_VERSION)",
+        show_default=False,
+    ),
+]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variable",
+        help="NAME=VALUE for another variable of the stack file, like NODE_PORT=7201 or "
+        "MTU=1280; may be given again.",
+        metavar="NAME=VALUE",
+    ),
+]
+
+
+def deploy(
+    tracker_host: TrackerHost = None,
+    image: StackImage = None,
+    name: StackName = STACK,
+    overlay: Annotated[
+        bool,
+        typer.Option(
+            "--overlay", help="On an overlay network, not the machines' own; without a tracker."
+        ),
+    ] = False,
+    files: Files = None,
+    secret: StackSecret = None,
+    settings_version: SettingsVersion = None,
+    variables: Variables = None,
+    resolve_image: ResolveImage = Resolution.ALWAYS,
+    with_registry_auth: Annotated[
+        bool,
+        typer.Option("--with-registry-auth", help="Give the machines this user's registry login."),
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Put a node on every machine of the docker swarm, and the tracker on one of them.
+
+    The stack file is used as it is written; its variables come from the flags. Machines that join
+    later get a node by themselves. Run it again after a change: only what changed is restarted.
+
+    Examples:
+      neuroswarm deploy deploy --image registry.lan:5000/neuroswarm:0.1.0
+
+      neuroswarm deploy deploy --tracker-host 10.0.0.5 --dry-run
+
+      neuroswarm deploy deploy --overlay --variable MTU=1280
+
+      neuroswarm deploy deploy --file fleet/stack.yml --settings-version 2
+    """
+    from neuroswarm.deployment.service_plan import plan_deploy
+    from neuroswarm.deployment.variables import choose_variables, read_variables
+
+    chosen: dict[str, Word | None] = {
+        "TRACKER_HOST": tracker_host,
+        "IMAGE": image,
+        "TOKEN_SECRET": secret,
+        "SETTINGS_VERSION": settings_version,
+        **read_variables(variables or (), allows_others=bool(files)),
+    }
+    used = choose_variables(chosen, os.environ, needs_tracker=not overlay)
+    packed = packaged("stack-overlay.yml" if overlay else "stack.yml")
+    steps = plan_deploy(
+        name,
+        files or [packed],
+        used,
+        resolve_image=resolve_image.value,
+        with_registry_auth=with_registry_auth,
+    )
+    if Operator(dry_run, yes).carry_out(steps):
+        typer.echo("machines pull the image now, which takes minutes: `neuroswarm deploy status`")
