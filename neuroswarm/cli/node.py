@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from neuroswarm.cli.settings import Layer, Settings
     from neuroswarm.config import SwarmNodeConfig
     from neuroswarm.node.node import SwarmNode
+    from neuroswarm.web.server import BindHttp
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +97,10 @@ def node(
       neuroswarm node --rounds 20 --set diloco.inner_steps=100 --set training.dim=256
     """
     from neuroswarm.cli.signals import run_service
+    from neuroswarm.doctor.torch_gate import require_torch
+    from neuroswarm.hardware.processor import read_processor
+    from neuroswarm.values import Endpoint
+    from neuroswarm.web.first_answers import FirstAnswers
 
     configure_logging(log_level, log_format)
     settings = gather(context.params, os.environ)
@@ -104,7 +109,9 @@ def node(
         check_token(text)
     check_accepted(settings.network.accepted_token_files)
     say_how_to_find(settings)
-    run_service(lambda: _create(text, settings), _work)
+    with FirstAnswers(Endpoint(settings.network.host, settings.network.port)) as first:
+        require_torch(read_processor())
+        run_service(lambda: _create(text, settings, first.take), _work)
 
 
 def say_how_to_find(settings: SwarmNodeConfig) -> None:
@@ -228,20 +235,14 @@ def _port_layer(plan: PortPlan) -> Layer:
     return from_values(ports, "the port plan")
 
 
-def _create(token: str | None, config: SwarmNodeConfig) -> SwarmNode:
-    from neuroswarm.node.factory import create_swarm_node
+def _create(token: str | None, config: SwarmNodeConfig, bind: BindHttp) -> SwarmNode:
+    from neuroswarm.identity.token import SwarmToken
+    from neuroswarm.node.core import Surroundings
+    from neuroswarm.node.node import SwarmNode
+    from neuroswarm.node.workload import Workload
 
-    return create_swarm_node(
-        node_token=token,
-        port=config.network.port,
-        tracker_url=None,
-        config=config,
-        available_memory_mb=config.resources.available_memory_mb,
-        enable_training=config.run.training,
-        max_storage_mb=config.resources.max_storage_mb,
-        max_cpu_threads=config.resources.max_cpu_threads,
-        device=config.resources.device,
-    )
+    swarm_token = SwarmToken.parse(token) if token else SwarmToken.OPEN
+    return SwarmNode(config, swarm_token, Workload(), Surroundings(bind_http=bind))
 
 
 async def _work(running: SwarmNode) -> None:

@@ -53,6 +53,8 @@ from neuroswarm.node.workload import Workload, describe_differences, make_genesi
 from neuroswarm.rounds.history import History
 from neuroswarm.service import Service, State
 from neuroswarm.values import Endpoint, short
+from neuroswarm.web.first_answers import bind_http
+from neuroswarm.web.server import BindHttp
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +69,8 @@ class Surroundings:
     """Heartbeat endpoints to greet, besides the trackers' answers."""
     lookup: Lookup = field(default_factory=NameLookup)
     """Finds the addresses of hints' names."""
+    bind_http: BindHttp = bind_http
+    """Brings the socket of the node's HTTP server."""
     tamper: Tamper | None = None
     """Makes the node hostile: what it publishes instead. Demos and attack benchmarks set it."""
 
@@ -309,7 +313,7 @@ class NodeCore(Service):
         web = make_web(
             config.network, membership, rounds,
             replica=replica, reporter=reporter, sealer=self._tokens.sealer,
-            meter=meter, clock=clock,
+            meter=meter, clock=clock, bind=self._around.bind_http,
         )  # fmt: skip
         checkpointer = make_checkpointer(
             home, replica, recorder, reporter, cfg=config.checkpoint, clock=self._around.clock

@@ -17,7 +17,7 @@ from neuroswarm.node.rules_desk import RulesDesk
 from neuroswarm.node.sealed_desks import make_sealed_handlers
 from neuroswarm.values import Endpoint
 from neuroswarm.web.metrics import make_registry
-from neuroswarm.web.server import Pages, SealedHandler, WebServer
+from neuroswarm.web.server import BindHttp, Pages, SealedHandler, WebServer
 
 
 def make_web(
@@ -30,6 +30,7 @@ def make_web(
     sealer: Sealer,
     meter: Meter,
     clock: Clock,
+    bind: BindHttp,
 ) -> WebServer:
     """Wire it up; starts nothing."""
     desk = RulesDesk(rounds.intake, sealer=sealer, clock=clock)
@@ -45,6 +46,7 @@ def make_web(
         pages,
         sealed={path: _unless_silent(meter, handler) for path, handler in sealed.items()},
         is_open=network.http_open,
+        bind=bind,
     )
 
 

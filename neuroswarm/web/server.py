@@ -6,7 +6,6 @@ Refuses to know what status, peers and metrics say, and what a tracker request h
 from __future__ import annotations
 
 import asyncio
-import errno
 import ipaddress
 import logging
 import socket
@@ -21,19 +20,22 @@ from prometheus_client import CollectorRegistry
 
 from neuroswarm.errors import (
     BadSignature,
-    ConfigError,
     MessageTooLarge,
     PeerError,
     ProtocolViolation,
 )
-from neuroswarm.listening import bind, unmapped
+from neuroswarm.listening import unmapped
 from neuroswarm.service import Service
 from neuroswarm.values import Endpoint
 from neuroswarm.web import connections, metrics
+from neuroswarm.web.first_answers import BACKLOG, bind_http
 from neuroswarm.web.json_values import to_json
 from neuroswarm.wire import limits
 
 logger = logging.getLogger(__name__)
+
+BindHttp = Callable[[Endpoint], socket.socket]
+"""Brings a bound socket; ConfigError if there is none."""
 
 SealedHandler = Callable[[bytes, str], bytes]
 """Answers a sealed request: (body, address of the asker) -> sealed reply."""
@@ -43,7 +45,6 @@ MAX_IN_FLIGHT = 64
 
 BODY_TIMEOUT_S = 10.0
 _SHUTDOWN_S = 1.0
-_BACKLOG = 128
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -84,6 +85,7 @@ class WebServer(Service):
         *,
         sealed: Mapping[str, SealedHandler] = MappingProxyType({}),
         is_open: bool = False,
+        bind: BindHttp = bind_http,
     ) -> None:
         """Wire it up.
 
@@ -92,12 +94,14 @@ class WebServer(Service):
             pages: Where the answers come from.
             sealed: By path, who answers what is posted there; nothing by default.
             is_open: Answer status, metrics, peers and dashboard to other machines too.
+            bind: Brings the socket to listen on; called in a thread.
         """
         super().__init__()
         self._listen = listen
         self._pages = pages
         self._sealed = sealed
         self._is_open = is_open
+        self._bind = bind
         self.bytes_sent = 0
         self.bytes_received = 0
         """Bytes of bodies, but for pages that this machine asks for."""
@@ -140,13 +144,10 @@ class WebServer(Service):
 
     async def _listen_with(self, runner: web.AppRunner, stack: AsyncExitStack) -> None:
         assert runner.server is not None, "setup() makes it"
-        try:
-            bound = bind(socket.SOCK_STREAM, self._listen)
-        except OSError as error:
-            raise ConfigError(_explain_bind(self._listen, error)) from error
+        bound = await asyncio.to_thread(self._bind, self._listen)
         stack.callback(bound.close)
         server = await asyncio.get_running_loop().create_server(
-            connections.BoundedConnections(runner.server), sock=bound, backlog=_BACKLOG
+            connections.BoundedConnections(runner.server), sock=bound, backlog=BACKLOG
         )
         stack.callback(server.close)
         self._endpoint = Endpoint(self._listen.host, int(bound.getsockname()[1]))
@@ -235,12 +236,6 @@ def _http_status(error: PeerError) -> int:
     if isinstance(error, MessageTooLarge):
         return 413
     return 400 if isinstance(error, ProtocolViolation) else 429
-
-
-def _explain_bind(listen: Endpoint, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port in use: {listen.port} (HTTP, on {listen.host}); give another with --port"
-    return f"cannot listen on {listen} (HTTP): {error.strerror}"
 
 
 def _read_dashboard() -> str:
