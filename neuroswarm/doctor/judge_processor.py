@@ -33,9 +33,10 @@ def is_risky(facts: ProcessorFacts) -> bool:
     """Whether a build of numpy or torch may kill whoever imports it here.
 
     Known: torch 2.10 for aarch64 uses the atomics of ARMv8.1 without asking; a Raspberry Pi 4 is
-    ARMv8.0. A processor that tells nothing of itself may be any.
+    ARMv8.0. Linux tells the flags of every processor; where there are none (macOS, Windows) wheels
+    are made for all that the system runs on.
     """
-    return _COMMON_FLAGS.get(facts.architecture) not in facts.flags
+    return bool(facts.flags) and _COMMON_FLAGS.get(facts.architecture) not in facts.flags
 
 
 def judge_processor(facts: ProcessorFacts, device_class: DeviceClass | None = None) -> Finding:

@@ -94,9 +94,7 @@ def make_cortex_a72(folder: Path, say: Callable[[str], None]) -> Machine:
     _once(root, " ".join(_DEBIAN), lambda: _unpack_debian(root, say))
     pins = hashlib.sha256(PINS.read_bytes()).hexdigest()
     _once(packages, pins, lambda: _install_pins(folder, packages, say))
-    say("building the wheel of this project")
-    shutil.rmtree(project, ignore_errors=True)
-    _build_project(folder, project)
+    _once(project, _hash_sources(), lambda: _build_project(folder, project, say))
     _write(root / "proc" / "cpuinfo", _A72_CPUINFO)
     _write(root / "sys" / "firmware" / "devicetree" / "base" / "model", _A72_BOARD)
     python = root / "usr" / "bin" / "python"
@@ -150,8 +148,19 @@ def _install_pins(folder: Path, packages: Path, say: Callable[[str], None]) -> N
     _install(folder / "wheels", packages, pins)
 
 
-def _build_project(folder: Path, project: Path) -> None:
+def _hash_sources() -> str:
+    """Changes with whatever the wheel is made of."""
+    summary = hashlib.sha256()
+    sources = (REPOSITORY / "neuroswarm").rglob("*")
+    for path in sorted((*filter(Path.is_file, sources), REPOSITORY / "pyproject.toml")):
+        if "__pycache__" not in path.parts:
+            summary.update(f"{path} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return summary.hexdigest()
+
+
+def _build_project(folder: Path, project: Path, say: Callable[[str], None]) -> None:
     """Build this repository's wheel and unpack it."""
+    say("building the wheel of this project")
     built = folder / "built"
     shutil.rmtree(built, ignore_errors=True)
     _pip("wheel", "--no-deps", "--wheel-dir", str(built), str(REPOSITORY))

@@ -45,6 +45,8 @@ SETTINGS = {
     "rounds.ballot_deadline_s": 30.0,
     "rounds.confirm_deadline_s": 20.0,
     "rounds.patience_s": 10.0,
+    "rounds.pull_timeout_s": 120.0,
+    "rounds.pull_stall_s": 60.0,
     "rounds.genesis_wait_s": 300.0,
     "checkpoint.max_checkpoints": 1,
     "resources.max_cpu_threads": 1,
@@ -135,7 +137,7 @@ class Swarm:
         trackers = [node.ports.url for node in self.nodes[:1]]
         flags = ["--port", ports.http, "--grpc-port", ports.grpc]
         flags += ["--heartbeat-port", ports.heartbeat, "--state-dir", folder / "state"]
-        flags += ["--host", HOST, "--no-lan", "--data", self._corpus, "--name", machine.name]
+        flags += ["--host", HOST, "--no-lan", "--data", self._corpus]
         flags += [part for tracker in trackers for part in ("--tracker", tracker)]
         flags += [part for path, v in settings.items() for part in ("--set", f"{path}={v}")]
         command = [str(machine.python), "-m", "neuroswarm", "node", *map(str, flags)]
