@@ -66,7 +66,8 @@ def _take_step() -> None:
         normal_BTD, normal_BTD, x_BTD, is_causal=True
     )
     targets = torch.arange(32) % 32
-    functional.cross_entropy(functional.gelu(mixed_BTD).reshape(32, 32), targets).backward()
+    loss = functional.cross_entropy(functional.gelu(mixed_BTD).reshape(32, 32), targets)
+    loss.backward()  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":
