@@ -1,6 +1,6 @@
 # Everything from a bare Python: `make test` and `make demo` install what they need into $(VENV).
 # Variables: PYTHON (3.11 or newer), VENV, TORCH (another build), PYTEST_ARGS, DEMO_ARGS,
-# FUZZ_ARGS, SOAK_ARGS, SWARM_TEST_ARGS.
+# FUZZ_ARGS, SOAK_ARGS, SWARM_TEST_ARGS, ARCH_ARGS.
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -24,8 +24,11 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 
 DEMO_ARGS ?= --peers 4 --minutes 3 --json demo.json
 
+# Where the emulated machines are kept: 1.5 GB; `--clean` removes it.
+ARCH_ARGS ?= --work $(HOME)/.cache/neuroswarm-arch
+
 .DEFAULT_GOAL := help
-.PHONY: help test long demo fuzz soak swarm-test check lint format types protos docs dev clean
+.PHONY: help test long demo fuzz soak swarm-test arch-test check lint format types protos docs dev clean
 
 help: ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -47,6 +50,9 @@ soak: $(VENV)/.dev ## let six nodes train through an hour of crashes, partitions
 
 swarm-test: $(VENV)/.dev ## deploy the stack and compose files on real Docker engines (root, docker.io, debootstrap; SWARM_TEST_ARGS)
 	$(BIN)/python tests/deployment/swarm_run.py $(SWARM_TEST_ARGS)
+
+arch-test: $(VENV)/.dev ## let a node on emulated Cortex-A72 and Ivy Bridge train with a native one (ARCH_ARGS)
+	$(BIN)/python tests/arch/arch_run.py $(ARCH_ARGS)
 
 dev: $(VENV)/.dev ## set up for development
 

@@ -73,6 +73,9 @@ def explain(error: BaseException) -> tuple[ExitCode, str] | None:
     for leaf in _leaves(error):
         if isinstance(leaf, OSError):
             return _explain_os_error(leaf)
+        if isinstance(leaf, RuntimeError) and "baseline optimizations" in str(leaf):
+            what = _one_line(str(leaf)).rstrip(".")
+            return ExitCode.CONFIG, f"{what}: pip install 'numpy<2.4'"
     return None
 
 

@@ -97,6 +97,8 @@ def node(
       neuroswarm node --rounds 20 --set diloco.inner_steps=100 --set training.dim=256
     """
     from neuroswarm.cli.signals import run_service
+    from neuroswarm.doctor.torch_gate import require_torch
+    from neuroswarm.hardware.processor import read_processor
     from neuroswarm.web.early import answering
 
     configure_logging(log_level, log_format)
@@ -107,6 +109,7 @@ def node(
     check_accepted(settings.network.accepted_token_files)
     say_how_to_find(settings)
     with answering(Endpoint(settings.network.host, settings.network.port)):
+        require_torch(read_processor())
         run_service(lambda: _create(text, settings), _work, describe)
 
 

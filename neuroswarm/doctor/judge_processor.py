@@ -6,6 +6,7 @@ Refuses to look at the machine.
 from __future__ import annotations
 
 from neuroswarm.doctor.finding import Finding, fail, ok, skip, warn
+from neuroswarm.doctor.import_child import IMPORT_NUMPY
 from neuroswarm.doctor.torch_probe import TorchFacts
 from neuroswarm.hardware.device_class import START_WINDOWS, DeviceClass
 from neuroswarm.hardware.facts import MachineFacts
@@ -22,6 +23,20 @@ _X86, _ARM = ("x86_64", "AMD64"), ("aarch64", "arm64")
 _V2 = ("sse4_2", "ssse3", "popcnt")
 _X86_TORCH, _ARM_TORCH = "2.13.0", "2.9.1"
 _CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+_OLD_NUMPY = "pip install 'numpy<2.4'"
+
+_COMMON_FLAGS = {"x86_64": "avx2", "AMD64": "avx2", "aarch64": "atomics", "arm64": "atomics"}
+"""What a processor has for which builds of torch are made; those without are rarely tried."""
+
+
+def is_risky(facts: ProcessorFacts) -> bool:
+    """Whether a build of numpy or torch may kill whoever imports it here.
+
+    Known: torch 2.10 for aarch64 uses the atomics of ARMv8.1 without asking; a Raspberry Pi 4 is
+    ARMv8.0. Linux tells the flags of every processor; where there are none (macOS, Windows) wheels
+    are made for all that the system runs on.
+    """
+    return bool(facts.flags) and _COMMON_FLAGS.get(facts.architecture) not in facts.flags
 
 
 def judge_processor(facts: ProcessorFacts, device_class: DeviceClass | None = None) -> Finding:
@@ -48,21 +63,21 @@ def judge_processor(facts: ProcessorFacts, device_class: DeviceClass | None = No
     if facts.architecture in _X86 and missing:
         return fail(
             PROCESSOR,
-            f"{_describe(facts)}: lacks {', '.join(missing)} (numpy 2.4 needs x86-64-v2)",
-            "pip install 'numpy<2.4'",
+            f"{describe(facts)}: lacks {', '.join(missing)} (numpy 2.4 needs x86-64-v2)",
+            _OLD_NUMPY,
         )
     if facts.quota is not None and facts.quota < 1:
         return warn(
             PROCESSOR,
-            f"{_describe(facts)}, of which the control group gives {facts.quota:g}",
+            f"{describe(facts)}, of which the control group gives {facts.quota:g}",
             "allow the container one processor at least (--cpus 1)",
         )
     if device_class is None:
-        return ok(PROCESSOR, _describe(facts))
+        return ok(PROCESSOR, describe(facts))
     windows = START_WINDOWS[device_class]
     return ok(
         PROCESSOR,
-        f"{_describe(facts)}; class {device_class.value}: steps begin with {windows} windows",
+        f"{describe(facts)}; class {device_class.value}: steps begin with {windows} windows",
     )
 
 
@@ -78,6 +93,8 @@ def judge_torch(
     """
     if facts is None:
         return skip(TORCH, why_not or "not tried")
+    if facts.stage == IMPORT_NUMPY and (facts.killed_by == "SIGILL" or facts.error):
+        return _judge_numpy(facts)
     install = advise_torch(processor)
     name = f"torch {facts.version}" if facts.version else "torch"
     doing = facts.stage or "end"
@@ -118,6 +135,16 @@ def judge_torch(
             fix if facts.stage == "train" else f"install it anew: {install}",
         )
     return _judge_speed(facts, processor, name)
+
+
+def _judge_numpy(facts: TorchFacts) -> Finding:
+    """What keeps numpy from being imported, which torch and this library need."""
+    name = f"numpy {facts.numpy}" if facts.numpy else "numpy"
+    if "No module named 'numpy'" in facts.error:
+        return fail(TORCH, "numpy is not installed", "pip install numpy")
+    if facts.error and "baseline optimizations" not in facts.error:
+        return fail(TORCH, f"{name} cannot be imported: {facts.error}", "install it anew")
+    return fail(TORCH, f"{name} does not run on this processor: it needs x86-64-v2", _OLD_NUMPY)
 
 
 def advise_torch(processor: ProcessorFacts) -> str:
@@ -174,7 +201,8 @@ def _judge_speed(facts: TorchFacts, processor: ProcessorFacts, name: str) -> Fin
     return ok(TORCH, said)
 
 
-def _describe(facts: ProcessorFacts) -> str:
+def describe(facts: ProcessorFacts) -> str:
+    """Board or name, architecture, how many are usable."""
     parts = [facts.board or facts.name or "processor", facts.architecture]
     parts.append(f"{facts.num_usable} usable")
     return ", ".join(part for part in parts if part)

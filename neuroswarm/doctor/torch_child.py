@@ -11,6 +11,8 @@ import json
 import sys
 from typing import Any
 
+from neuroswarm.doctor.import_child import import_both, say
+
 MAX_INPUT_BYTES = 1024 * 1024
 WARM_STEPS = 2
 TIMED_STEPS = 3
@@ -19,18 +21,17 @@ TIMED_STEPS = 3
 def main() -> None:
     """Look, and say every step of it."""
     settings = json.loads(sys.stdin.read(MAX_INPUT_BYTES))
-    _say(stage="import torch")
+    import_both()
+    say(stage="check its arithmetic")
     import torch
 
-    _say(version=torch.__version__, capability=torch.backends.cpu.get_cpu_capability())
-    _say(stage="check its arithmetic")
     from neuroswarm.diloco.known_answer import verify_arithmetic
 
     torch.set_num_threads(1)  # more wait for one another where others take the processor
     verify_arithmetic()
-    _say(stage="train")
+    say(stage="train")
     _train(settings)
-    _say(stage="", **_memory())
+    say(stage="", **_memory())
 
 
 def _train(settings: dict[str, Any]) -> None:
@@ -56,7 +57,7 @@ def _train(settings: dict[str, Any]) -> None:
     steps = [trainer.step() for _ in range(TIMED_STEPS)]
     if trainer.batching.num_halvings:  # a node might run, but has nothing left for rounds
         raise RuntimeError(f"out of memory: only {trainer.batching.piece} windows at once fit")
-    _say(
+    say(
         device=str(trainer.device),
         num_threads=num_threads,
         num_parameters=sum(trainer.fragments.sizes),
@@ -70,11 +71,6 @@ def _memory() -> dict[str, int]:
 
     found = {"peak_bytes": read_peak_bytes(), "peak_space_bytes": read_peak_space_bytes()}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _say(**facts: object) -> None:
-    sys.stdout.write(json.dumps(facts) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

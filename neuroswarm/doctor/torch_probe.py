@@ -1,4 +1,4 @@
-"""Runs `torch_child` and reads what it said.
+"""Runs `torch_child`, or `import_child`, and reads what it said.
 
 A process of its own, because torch built for another processor kills whoever imports it.
 Refuses to judge.
@@ -14,12 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from neuroswarm.doctor.import_child import MAX_ERROR_CHARS
+
 TIMEOUT_S = 600.0
 """A Raspberry Pi takes half a minute to import torch from an SD card; a machine that is busy with
 other work takes ten times as long."""
 
 CHILD = (sys.executable, "-m", "neuroswarm.doctor.torch_child")
-_MAX_ERROR_CHARS = 300
+IMPORT_CHILD = (sys.executable, "-m", "neuroswarm.doctor.import_child")
+"""Only imports, and takes a step of next to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,10 @@ class TorchFacts:
     """Why it ended early; empty if it was killed, or came to its end."""
     killed_by: str = ""
     """Name of the signal that killed it, like `SIGILL`; empty if none did."""
+    numpy: str | None = None
+    """Its version."""
     version: str | None = None
+    """Of torch."""
     capability: str | None = None
     """Instruction set that torch chose: `DEFAULT`, `AVX2`, `AVX512` ..."""
     device: str | None = None
@@ -119,4 +125,4 @@ def _name_signal(number: int) -> str:
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:_MAX_ERROR_CHARS] if lines else ""
+    return lines[-1][:MAX_ERROR_CHARS] if lines else ""

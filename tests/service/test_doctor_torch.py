@@ -2,7 +2,7 @@
 
 import pytest
 
-from neuroswarm.doctor.torch_probe import TIMEOUT_S, probe_torch
+from neuroswarm.doctor.torch_probe import IMPORT_CHILD, TIMEOUT_S, probe_torch
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(TIMEOUT_S + 60)]
 
@@ -26,3 +26,10 @@ def test_a_model_that_cannot_be_made_is_said_with_its_reason():
     facts = probe_torch({"training": {"model": "no_such_module:make"}})
     assert facts.stage == "train"
     assert "no module 'no_such_module'" in facts.error
+
+
+def test_the_child_that_only_imports_comes_to_its_end():
+    facts = probe_torch({}, command=IMPORT_CHILD)
+    assert facts.is_whole, facts
+    assert facts.version
+    assert facts.numpy

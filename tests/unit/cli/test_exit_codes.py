@@ -36,6 +36,18 @@ def test_disk_errors_name_the_file():
     assert explain(error) == (ExitCode.IO, "No space left on device: /state/model")
 
 
+def test_numpy_that_refuses_the_processor_is_a_matter_of_configuration():
+    error = RuntimeError(
+        "NumPy was built with baseline optimizations: \n(X86_V2) but your machine doesn't "
+        "support:\n(X86_V2)."
+    )
+    line = (
+        "NumPy was built with baseline optimizations: (X86_V2) but your machine doesn't support: "
+        "(X86_V2): pip install 'numpy<2.4'"
+    )
+    assert explain(error) == (ExitCode.CONFIG, line)
+
+
 def test_taken_port_is_a_matter_of_configuration():
     error = OSError(errno.EADDRINUSE, "address already in use")
     assert explain(error) == (ExitCode.CONFIG, "cannot listen: address already in use")
