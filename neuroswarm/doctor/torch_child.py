@@ -45,7 +45,7 @@ def _train(settings: dict[str, Any]) -> None:
 
     config = SwarmNodeConfig.model_validate(settings)
     if config.training.model not in BUILT_IN:
-        _say(own_model=config.training.model)
+        say(own_model=config.training.model)
     num_threads = choose_num_threads(config.resources.max_cpu_threads)
     torch.set_num_threads(num_threads)
     length = 64 * (config.training.context + 1)
