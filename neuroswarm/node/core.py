@@ -184,6 +184,7 @@ class NodeCore(Service):
         await stack.enter_async_context(parts.meter)
         await parts.carriers.start()
         stack.push_async_callback(parts.carriers.stop)
+        await stack.enter_async_context(parts.devices)
         await stack.enter_async_context(parts.compute)
         await stack.enter_async_context(parts.web)
         await stack.enter_async_context(parts.membership.acquaintance.whereabouts)
@@ -211,6 +212,7 @@ class NodeCore(Service):
         services = (
             parts.meter,
             parts.carriers,
+            parts.devices,
             parts.compute,
             parts.web,
             parts.membership.acquaintance.whereabouts,
@@ -275,7 +277,8 @@ class NodeCore(Service):
 
     async def _assemble(self, home: Home) -> Parts:
         config, clock = self.config, self._clock
-        compute, prepared = await outfit(config, self._workload, home, self._around.clock)
+        outfitted = await outfit(config, self._workload, home, self._around.clock)
+        compute, prepared, devices = outfitted
         trainer, self._about_model = prepared.trainer, prepared.about
         replica = Replica(
             compute, trainer, home.key.node_id,
@@ -327,11 +330,13 @@ class NodeCore(Service):
             config, carriers, home=home, trainer=trainer, replica=replica, crowd=rounds.crowd,
             announce=announce, recorder=recorder, meter=meter, clock=clock,
         )  # fmt: skip
-        fitting = make_fitting(config, compute, trainer, membership, clock=self._around.clock)
+        fitting = make_fitting(
+            config, compute, trainer, membership, devices=devices, clock=self._around.clock
+        )
         fitting.peers_step_s = rounds.crowd.steps_s
         return Parts(
             home, compute, trainer, replica, cohort, carriers, membership, rounds,
-            fitting, recorder, reporter, web, checkpointer, meter, shards,
+            fitting, recorder, reporter, web, checkpointer, meter, shards, devices,
         )  # fmt: skip
 
     def _make_recorder(
