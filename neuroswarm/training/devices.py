@@ -57,7 +57,10 @@ class Devices(Service):
         self._ranks: Ranks | None = None
         """Those that take part in steps."""
         self._starting: Ranks | None = None
-        self._starter: threading.Thread | None = None
+        self._wanted = threading.Event()
+        """Set when those that are left are to be started."""
+        self._settled = threading.Event()
+        """Set once it is known who takes part in the first step."""
         self._is_closed = False
 
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -67,9 +70,10 @@ class Devices(Service):
         stack.push_async_callback(asyncio.to_thread, self._close)
         self._schema = schema_of(self._trainer.model)
         self._trainer.others = self
-        self._start_again()
-        assert self._starter is not None, "just started"
-        await asyncio.to_thread(self._starter.join)
+        self._wanted.set()
+        # Not from the compute thread: children have the priority of the thread that starts them.
+        threading.Thread(target=self._keep_starting, name=self.name, daemon=True).start()
+        await asyncio.to_thread(self._settled.wait)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -81,7 +85,8 @@ class Devices(Service):
         """Each device and what it does, for `/status`."""
         with self._lock:
             others = [{"device": name, "state": self._describe(name)} for name in self._further]
-        return [{"device": self._main, "state": TRAINS}, *others]
+        own = "idle" if self._trainer.why_idle else TRAINS
+        return [{"device": self._main, "state": own}, *others]
 
     def share(self, num_threads: int) -> int:
         """Threads of the main device, where so many are for the whole node."""
@@ -114,7 +119,7 @@ class Devices(Service):
             self._ranks = None
             self._note(error)
         _end(ranks)
-        self._start_again()
+        self._wanted.set()
 
     def _note(self, error: DeviceLost) -> None:
         """Remember and say what was lost; the lock is held."""
@@ -132,12 +137,16 @@ class Devices(Service):
     def _left(self) -> list[str]:
         return [name for name in self._further if name not in self._lost]
 
-    def _start_again(self) -> None:
-        if self._left():
-            self._starter = threading.Thread(
-                target=self._start_those_left, name="neuroswarm-devices", daemon=True
-            )
-            self._starter.start()
+    def _keep_starting(self) -> None:
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            if self._is_closed:
+                return
+            try:
+                self._start_those_left()
+            finally:
+                self._settled.set()
 
     def _start_those_left(self) -> None:
         while left := self._left():
@@ -176,6 +185,8 @@ class Devices(Service):
         with self._lock:
             self._is_closed = True
             ranks, self._ranks = self._ranks or self._starting, None
+        self._wanted.set()
+        self._settled.set()
         if ranks is not None:
             _end(ranks)
 

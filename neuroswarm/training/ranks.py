@@ -102,7 +102,11 @@ class Ranks:
         Raises:
             DeviceLost: one of them did not come so far; the others are to be closed.
         """
-        self._folder = Path(tempfile.mkdtemp(prefix="neuroswarm-devices-"))
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="neuroswarm-devices-"))
+        except OSError as error:
+            why = f"no folder to meet in: {error}"
+            raise DeviceLost(dict.fromkeys(self.devices[1:], why)) from error
         size = len(self.devices)
         for rank, device in enumerate(self.devices[1:], start=1):
             try:
@@ -149,7 +153,7 @@ class Ranks:
         try:
             gradients = gradients_of(trainer, present)
             self._joined.sum_at_main(gradients, within_s=self._patience.collective_s)
-        except GroupBroken as error:
+        except (GroupBroken, RuntimeError) as error:  # the latter: no memory for a bucket
             raise self._blame(error) from error
         return loss, True
 
@@ -208,7 +212,7 @@ class Ranks:
         tensors = state_of(trainer, has_all=self._has_all)
         try:
             self._joined.copy_from_main(tensors, within_s=self._patience.collective_s)
-        except GroupBroken as error:
+        except (GroupBroken, RuntimeError) as error:
             raise self._blame(error) from error
         self._has_all = True
 
