@@ -32,7 +32,16 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the node decides; if it is killed, this ends too
     logging.basicConfig(level=logging.WARNING)
-    work(RankChannel(socket.socket(fileno=0)), build_trainer)
+    work(RankChannel(socket.socket(fileno=0)), _settle_and_build)
+
+
+def _settle_and_build(job: Mapping[str, Any]) -> Trainer:
+    """Build the model, with the threads and at the priority that the node gives its devices."""
+    limit_torch(int(job["num_threads"]))
+    lower_process(int(job["niceness"]))
+    trainer = build_trainer(job)
+    stand_back()  # as the node's own compute thread; not before: the node waits for this
+    return trainer
 
 
 def build_trainer(job: Mapping[str, Any]) -> Trainer:
@@ -41,9 +50,6 @@ def build_trainer(job: Mapping[str, Any]) -> Trainer:
     Raises:
         ConfigError: the model cannot be built here.
     """
-    limit_torch(int(job["num_threads"]))
-    lower_process(int(job["niceness"]))
-    stand_back()
     training, lora = TrainingConfig(**job["training"]), LoraConfig(**job["lora"])
     device = torch.device(job["device"])
     if device.type == "cuda":

@@ -49,7 +49,7 @@ class Devices(Service):
     ) -> None:
         super().__init__()
         self._trainer = trainer
-        self._main, *self._further = devices
+        self._first, *self._further = devices
         self._recruit = recruit
         self._schema = ""
         self._lost: dict[str, str] = {}
@@ -61,7 +61,7 @@ class Devices(Service):
         """Set when those that are left are to be started."""
         self._settled = threading.Event()
         """Set once it is known who takes part in the first step."""
-        self._is_closed = False
+        self._closed = threading.Event()
 
     async def _open(self, stack: AsyncExitStack) -> None:
         if not self._further:
@@ -86,11 +86,11 @@ class Devices(Service):
         with self._lock:
             others = [{"device": name, "state": self._describe(name)} for name in self._further]
         own = "idle" if self._trainer.why_idle else TRAINS
-        return [{"device": self._main, "state": own}, *others]
+        return [{"device": self._first, "state": own}, *others]
 
     def share(self, num_threads: int) -> int:
         """Threads of the main device, where so many are for the whole node."""
-        return share_threads(1 + len(self._left()), self._main, num_threads)
+        return share_threads(1 + len(self._left()), self._first, num_threads)
 
     def differentiate(
         self, trainer: Trainer, inputs: Tensor, targets: Tensor
@@ -114,7 +114,7 @@ class Devices(Service):
     def _give_up(self, ranks: Ranks, error: DeviceLost) -> None:
         """End them all, and start those again that are not at fault."""
         with self._lock:
-            if self._is_closed:
+            if self._closed.is_set():
                 return
             self._ranks = None
             self._note(error)
@@ -141,7 +141,7 @@ class Devices(Service):
         while True:
             self._wanted.wait()
             self._wanted.clear()
-            if self._is_closed:
+            if self._closed.is_set():
                 return
             try:
                 self._start_those_left()
@@ -150,9 +150,9 @@ class Devices(Service):
 
     def _start_those_left(self) -> None:
         while left := self._left():
-            ranks = self._recruit([self._main, *left])
+            ranks = self._recruit([self._first, *left])
             with self._lock:
-                if self._is_closed:
+                if self._closed.is_set():
                     return
                 self._starting = ranks
             try:
@@ -161,13 +161,13 @@ class Devices(Service):
                 _end(ranks)
                 with self._lock:
                     self._starting = None
-                    if self._is_closed:
+                    if self._closed.is_set():
                         return
                     self._note(error)
                 continue
             with self._lock:
                 self._starting = None
-                if not self._is_closed:
+                if not self._closed.is_set():
                     self._ranks = ranks
                     logger.info("training on %s", ", ".join(ranks.devices))
                     return
@@ -179,11 +179,11 @@ class Devices(Service):
             return f"lost: {self._lost[device]}"
         if self._ranks is not None:
             return TRAINS
-        return ENDED if self._is_closed else STARTS
+        return ENDED if self._closed.is_set() else STARTS
 
     def _close(self) -> None:
         with self._lock:
-            self._is_closed = True
+            self._closed.set()
             ranks, self._ranks = self._ranks or self._starting, None
         self._wanted.set()
         self._settled.set()

@@ -5,10 +5,12 @@ Rank 0 is the main one, the node itself. Knows nothing of models and of who the 
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +63,8 @@ class RankGroup:
         options.rootRank = options.rootTensor = 0
         for bucket in bucketed(tensors):
             flat = _together(bucket)
-            self._finish(
-                lambda flat=flat: self._group.broadcast([flat.view(torch.uint8)], options),
-                within_s,
-            )
+            begin = partial(self._group.broadcast, [flat.view(torch.uint8)], options)
+            self._finish(begin, within_s)
             if self._rank:
                 _apart(flat, bucket)
 
@@ -86,10 +86,10 @@ class RankGroup:
 
         options = ReduceOptions()
         options.rootRank = options.rootTensor = 0
-        options.reduceOp = ReduceOp.SUM
+        options.reduceOp = ReduceOp.SUM  # type: ignore[assignment]
         for bucket in bucketed(tensors):
             flat = _together(bucket)
-            self._finish(lambda flat=flat: self._group.reduce([flat], options), within_s)
+            self._finish(partial(self._group.reduce, [flat], options), within_s)
             if not self._rank:
                 _apart(flat, bucket)
 
@@ -152,8 +152,7 @@ def join_group(folder: Path, device: torch.device, rank: int, size: int, *, with
     Raises:
         GroupBroken: they are not there in time, or the library fails.
     """
-    from torch import distributed as dist
-
+    dist: Any = importlib.import_module("torch.distributed")  # much of it has no types
     patience = timedelta(seconds=within_s)
     try:
         store = dist.FileStore(str(folder / "ranks"), size)

@@ -50,7 +50,9 @@ class RankProcess:
         """What it computes on."""
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL)
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL
+            )
         self.channel = RankChannel(ours)
 
     @property

@@ -41,6 +41,7 @@ class Node:
     @property
     def url(self) -> str | None:
         """Where it answers; None before it has said so."""
+        assert self.process.poll() is None, self.log
         found = re.search(r"others join with --tracker (http://\S+)", self.log)
         return None if found is None else found[1]
 
@@ -54,6 +55,7 @@ class Node:
         return psutil.Process(self.process.pid).children()
 
     def commits(self) -> list[dict[str, Any]]:
+        assert self.process.poll() is None, self.log
         path = self.folder / "events.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         events = [json.loads(line) for line in lines if line.endswith("\n")]

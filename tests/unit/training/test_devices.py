@@ -81,7 +81,7 @@ def job_of(config: SwarmNodeConfig) -> dict[str, object]:
 
 def make_trainer(config: SwarmNodeConfig = TINY) -> Trainer:
     """What the node has, built as the other processes build theirs."""
-    trainer = build_trainer({**job_of(config), "device": "cpu", "rank": 0, "niceness": 0})
+    trainer = build_trainer({**job_of(config), "device": "cpu", "rank": 0})
     trainer.batches = WindowSampler(FlatTokens(TEXT), context=16, batch_size=5, seed=0)
     return trainer
 
