@@ -14,7 +14,6 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -308,17 +307,16 @@ def inside_a_step(trainer: Trainer, act: Callable[[], None]) -> None:
     assert not trainer.step().is_dropped
 
 
-def test_messages_are_bounded_before_they_are_read():
+@pytest.mark.parametrize(
+    ("num_bytes", "takes_tensors"), [(MAX_TENSOR_BYTES + 1, True), (64, False)]
+)
+def test_messages_are_bounded_before_they_are_read(num_bytes: int, takes_tensors: bool):
     ours, theirs = socket.socketpair()
     channel = RankChannel(ours)
     with theirs:
-        theirs.sendall(struct.pack("<QQ", 2, MAX_TENSOR_BYTES + 1) + b"{}")
+        theirs.sendall(struct.pack("<QQ", 2, num_bytes))  # what it announces never comes
         with pytest.raises(ValueError, match="message of 2 and"):
-            channel.receive(within_s=5, takes_tensors=True)
-        data = save({"x": torch.ones(2)})
-        theirs.sendall(struct.pack("<QQ", 2, len(data)) + b"{}" + data)
-        with pytest.raises(ValueError, match="message of 2 and"):
-            channel.receive(within_s=5)
+            channel.receive(within_s=5, takes_tensors=takes_tensors)
     channel.close()
 
 
@@ -330,6 +328,15 @@ def test_a_process_that_says_nothing_is_not_waited_for():
             channel.receive(within_s=0.05)
         with pytest.raises(TimeoutError):  # nor one that takes nothing
             channel.send({}, {"x": torch.zeros(4_000_000)}, within_s=0.05)
+    with pytest.raises(OSError, match="reset"):  # it left what it was sent unread
+        channel.receive(within_s=5)
+    channel.close()
+
+
+def test_the_end_of_a_process_is_noticed():
+    ours, theirs = socket.socketpair()
+    channel = RankChannel(ours)
+    theirs.close()
     with pytest.raises(EOFError):
         channel.receive(within_s=5)
     channel.close()
