@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from neuroswarm.config.device_list import check_devices
 from neuroswarm.config.legality import (
     AggregationMethod,
     CodecName,
@@ -358,6 +359,10 @@ class ResourceConfig(Section):
 
     device: str = "auto"
     """Torch device to train on; `auto` takes an accelerator (CUDA, MPS) when there is one."""
+    devices: Annotated[str | None, AfterValidator(check_devices)] = None
+    """Devices to train on together, like `cuda:0,cuda:1`, the first of which holds the node's
+    model. `auto`: all CUDA devices with about the memory of the first, if `resources.device` is
+    `auto` too; else that one device. Unset: the one of `resources.device`."""
     max_cpu_threads: int = Field(default=4, ge=1)
     """Processor threads for training, never more than there are cores."""
     max_storage_mb: int = Field(default=10000, ge=1)

@@ -182,10 +182,18 @@ def judge_power(facts: MachineFacts, processor: ProcessorFacts) -> Finding:
 
 def _judge_speed(facts: TorchFacts, processor: ProcessorFacts, name: str) -> Finding:
     speed = facts.tokens_per_s or 0.0
+    on = ", ".join(facts.devices) or facts.device
     said = (
-        f"{name} on {facts.device} ({facts.capability}, threads: {facts.num_threads}): "
+        f"{name} on {on} ({facts.capability}, threads: {facts.num_threads}): "
         f"{speed:.0f} tokens/s with {facts.num_parameters or 0:,} parameters"
     )
+    idle = [f"{device}: {state}" for device, state in facts.devices.items() if state != "trains"]
+    if idle:
+        return warn(
+            TORCH,
+            f"{said}; not all of them train: {'; '.join(idle)}",
+            "a node goes on with the others; set resources.devices to those that work",
+        )
     if processor.has_nvidia and facts.device == "cpu":
         return warn(
             TORCH,

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from neuroswarm.doctor.import_child import MAX_ERROR_CHARS
@@ -42,6 +42,8 @@ class TorchFacts:
     capability: str | None = None
     """Instruction set that torch chose: `DEFAULT`, `AVX2`, `AVX512` ..."""
     device: str | None = None
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """Those that train together, and what became of each: `trains`, or why not."""
     num_threads: int | None = None
     own_model: str | None = None
     """The model of the settings, if it is none of those that are built in."""
@@ -112,7 +114,7 @@ def _read_lines(text: str) -> dict[str, Any]:
 
 
 def _make(found: Mapping[str, Any]) -> TorchFacts:
-    names = {field.name for field in fields(TorchFacts)}
+    names = {known.name for known in fields(TorchFacts)}
     return TorchFacts(**{name: value for name, value in found.items() if name in names})
 
 

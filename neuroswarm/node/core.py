@@ -184,6 +184,7 @@ class NodeCore(Service):
         await stack.enter_async_context(parts.meter)
         await parts.carriers.start()
         stack.push_async_callback(parts.carriers.stop)
+        await stack.enter_async_context(parts.devices)
         await stack.enter_async_context(parts.compute)
         await stack.enter_async_context(parts.web)
         await stack.enter_async_context(parts.membership.acquaintance.whereabouts)
@@ -211,6 +212,7 @@ class NodeCore(Service):
         services = (
             parts.meter,
             parts.carriers,
+            parts.devices,
             parts.compute,
             parts.web,
             parts.membership.acquaintance.whereabouts,
@@ -280,7 +282,8 @@ class NodeCore(Service):
 
     async def _assemble(self, home: Home) -> Parts:
         config, clock = self.config, self._clock
-        compute, prepared = await outfit(config, self._workload, home, self._around.clock)
+        base = self._around.clock
+        compute, prepared, devices = await outfit(config, self._workload, home, base)
         trainer, self._about_model = prepared.trainer, prepared.about
         replica = Replica(
             compute, trainer, home.key.node_id,
@@ -293,16 +296,10 @@ class NodeCore(Service):
         carriers = MeteredCarriers(make_carriers(home.key, self._tokens, config), meter)
         reporter = Reporter(self, Statistics(home.key.node_id))
         membership = assemble_membership(
-            config,
-            carriers,
-            home=home,
-            tokens=self._tokens,
-            describe=reporter.describe,
-            hints=self._around.hints,
-            lookup=self._around.lookup,
-            locate=reporter.dht_endpoint,
+            config, carriers, home=home, tokens=self._tokens, describe=reporter.describe,
+            hints=self._around.hints, lookup=self._around.lookup, locate=reporter.dht_endpoint,
             clock=clock,
-        )
+        )  # fmt: skip
         presence, announce = membership.record.presence, membership.heartbeat.announce_now
         self._vigil = Vigil(clock, presence, membership.peers, on_wake=announce)
         recorder = self._make_recorder(home, replica, membership, reporter)
@@ -317,7 +314,7 @@ class NodeCore(Service):
             meter=meter, clock=clock,
         )  # fmt: skip
         checkpointer = make_checkpointer(
-            home, replica, recorder, reporter, cfg=config.checkpoint, clock=self._around.clock
+            home, replica, recorder, reporter, cfg=config.checkpoint, clock=base
         )
         recorder.held_out = rounds.crowd.held_out  # where the peers' figures go
         recorder.put_away = Shelving(home.shelf, replica, rounds.intake).put_away
@@ -332,11 +329,11 @@ class NodeCore(Service):
             config, carriers, home=home, trainer=trainer, replica=replica, crowd=rounds.crowd,
             announce=announce, recorder=recorder, meter=meter, clock=clock,
         )  # fmt: skip
-        fitting = make_fitting(config, compute, trainer, membership, clock=self._around.clock)
+        fitting = make_fitting(config, compute, trainer, membership, devices=devices, clock=base)
         fitting.peers_step_s = rounds.peers_step_s
         return Parts(
             home, compute, trainer, replica, cohort, carriers, membership, rounds,
-            fitting, recorder, reporter, web, checkpointer, meter, shards,
+            fitting, recorder, reporter, web, checkpointer, meter, shards, devices,
         )  # fmt: skip
 
     def _make_recorder(

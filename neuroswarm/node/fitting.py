@@ -86,6 +86,8 @@ class Fitting(Service):
         """Seconds of a first step at each training peer."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when a rest begins or ends."""
+        self.describe_devices: Callable[[], list[dict[str, str]]] = list
+        """Each device and what it does."""
         self.reason = ""
         """Why the node rests now; empty if it does not."""
         self._resources, self._guest = settings
@@ -205,6 +207,7 @@ class Fitting(Service):
             "memory_used_mb": self.machine.read_resident_bytes() // MIB,
             "accelerator": capacity.accelerator.value,
             "device": str(self._trainer.device),
+            "devices": self.describe_devices(),
             "precision": "bf16" if self._trainer.is_bf16 else "fp32",
             "is_throttled": facts.is_throttled,
             "heat_margin_c": facts.heat_margin_c,

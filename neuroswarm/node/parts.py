@@ -21,6 +21,7 @@ from neuroswarm.node.reporting import Reporter
 from neuroswarm.node.shard_room import ShardRoom
 from neuroswarm.service import Service
 from neuroswarm.training.compute import ComputeThread
+from neuroswarm.training.devices import Devices
 from neuroswarm.training.trained_model import TrainedModel
 from neuroswarm.values import Endpoint
 from neuroswarm.web.server import WebServer
@@ -47,6 +48,7 @@ class Parts:
     checkpointer: Checkpointer
     meter: Meter
     shards: ShardRoom
+    devices: Devices
 
     @property
     def in_rounds(self) -> tuple[Service, ...]:

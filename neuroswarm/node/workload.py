@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -32,6 +32,7 @@ from neuroswarm.hardware.memory import is_out_of_memory
 from neuroswarm.models.hugging_face import HfFolder
 from neuroswarm.node.about_model import AboutModel, Vocabulary, describe_work
 from neuroswarm.node.adapting import adapt
+from neuroswarm.node.device_choice import choose_devices
 from neuroswarm.node.model_building import BuiltModel, build_model, find_folder, has_weights
 from neuroswarm.node.setting_names import name_setting
 from neuroswarm.node.trainer_fit import (
@@ -56,6 +57,8 @@ class Prepared:
 
     trainer: TrainedModel
     about: AboutModel
+    vocab_size: int = 0
+    """Tokens for which the model was built; 0 where it was handed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,8 @@ class Workload:
         """
         if self.has_own_loop:
             return self._prepare_for_loop(config)
-        device = choose_device(config.resources.device)
+        devices = choose_devices(config.resources)
+        device = torch.device(devices[0])
         capacity = look(config.resources, device)
         folder = find_folder(config.training.model) if self.model is None else None
         batches, vocabulary = self._batches(config, folder, fetched, capacity)
@@ -123,9 +127,13 @@ class Workload:
             trainer.has_data = lambda: batches.has_data
         is_fixed = not isinstance(batches, WindowSampler | ShardBatches)
         trainer.batching = make_batching(config.training, capacity, is_fixed=is_fixed)
-        footprint = _measure(built.model, trainer, capacity, is_there=self.model is not None)
+        footprint = replace(
+            _measure(built.model, trainer, capacity, is_there=self.model is not None),
+            num_ranks=len(devices) if device.type == "cpu" else 1,
+        )
         fit_trainer(trainer, config.training, capacity, footprint)
-        return Prepared(trainer, self._describe(config, built.model, trainer, vocabulary, folder))
+        about = self._describe(config, built.model, trainer, vocabulary, folder)
+        return Prepared(trainer, about, vocabulary.size)
 
     def prepare_hollow(self, config: SwarmNodeConfig, clock: Clock) -> Prepared:
         """A trainer whose model has names and shapes and takes no memory.
@@ -381,19 +389,3 @@ def _naming_what_does_not_fit() -> Iterator[None]:
             "the model does not fit into memory: make it smaller (training.dim, "
             "training.num_layers), or give the node more"
         ) from error
-
-
-def choose_device(name: str) -> torch.device:
-    """The device to train on; ConfigError if it is not there."""
-    if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(
-            f"device not to be used: {name!r} (auto, cpu, cuda, cuda:0, mps)"
-        ) from error
-    return device

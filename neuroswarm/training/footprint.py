@@ -25,6 +25,9 @@ TRAINING_BYTES = 44
 FOLLOWING_BYTES = 24
 """A parameter, of a node that only follows rounds: model, outer state, the next one, payloads."""
 
+RANK_BYTES = 8
+"""A parameter, of a further process that computes gradients: the parameter and its gradient."""
+
 SPARE_BYTES = 32_000_000
 """For what comes and goes: text, messages, files being written."""
 
@@ -55,6 +58,8 @@ class Footprint:
     """Memory that may still be taken; None if it is not known."""
     num_frozen: int = 0
     """Those that only the model itself holds."""
+    num_ranks: int = 1
+    """Processes that train it together in this memory."""
 
     @property
     def fit(self) -> Fit:
@@ -67,7 +72,9 @@ class Footprint:
     def need_bytes(self, bytes_per_parameter: int) -> int:
         """Bytes that are needed with so many for each parameter that is trained."""
         trained = bytes_per_parameter * self.num_params
-        return trained + PARAMETER_BYTES * self.num_frozen + SPARE_BYTES
+        further = BASE_BYTES + RANK_BYTES * self.num_params + PARAMETER_BYTES * self.num_frozen
+        own = trained + PARAMETER_BYTES * self.num_frozen + SPARE_BYTES
+        return own + (self.num_ranks - 1) * further
 
     def explain(self) -> str:
         """Why it does not train, and what to do; empty if it does."""
@@ -89,7 +96,7 @@ class Footprint:
 
 
 def choose_piece(num_windows: int, window_bytes: int, footprint: Footprint) -> int | None:
-    """Most windows to take through the model at once; None if all of a step fit.
+    """Most windows to take through the model at once, in each process; None if all of a step fit.
 
     Args:
         num_windows: Windows of a step.
@@ -99,7 +106,7 @@ def choose_piece(num_windows: int, window_bytes: int, footprint: Footprint) -> i
     if footprint.budget_bytes is None:
         return None
     left = footprint.budget_bytes - footprint.need_bytes(TRAINING_BYTES)
-    piece, bearable = num_windows, ACTIVATION_SHARE * left
+    piece, bearable = num_windows, ACTIVATION_SHARE * left / footprint.num_ranks
     while piece > 1 and piece * window_bytes * ACTIVATION_FACTOR > bearable:
         piece //= 2
     return None if piece == num_windows else piece

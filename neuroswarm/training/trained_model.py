@@ -207,14 +207,14 @@ class TrainedModel(ABC):
 
         Buffers, and the parameters in float64.
         """
-        kept = {f"{_BUFFER}{name}": buffer for name, buffer in self._persistent_buffers().items()}
+        kept = {f"{_BUFFER}{name}": buffer for name, buffer in self.persistent_buffers().items()}
         kept |= {f"{_PARAMETER}{name}": parameter for name, parameter in self._finer_parameters()}
         return {name: tensor.detach().cpu().clone() for name, tensor in kept.items()}
 
     @torch.no_grad()
     def _load_extras(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `_extras` returned; CheckpointError if it is of another model."""
-        buffers = self._persistent_buffers()
+        buffers = self.persistent_buffers()
         given = under(_BUFFER, tensors)
         if {n: b.shape for n, b in buffers.items()} != {n: b.shape for n, b in given.items()}:
             raise CheckpointError("buffers in the checkpoint are not those of the model")
@@ -230,7 +230,8 @@ class TrainedModel(ABC):
             if parameter.dtype == torch.float64:
                 yield name, parameter
 
-    def _persistent_buffers(self) -> dict[str, Tensor]:
+    def persistent_buffers(self) -> dict[str, Tensor]:
+        """The live buffers that are part of the model's state, by their names, in its order."""
         kept = self._model.state_dict(keep_vars=True)
         return {name: buffer for name, buffer in self._model.named_buffers() if name in kept}
 

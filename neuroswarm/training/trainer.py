@@ -63,6 +63,16 @@ class Batches(Protocol):
         ...
 
 
+class OtherDevices(Protocol):
+    """Further devices that take parts of a step; `neuroswarm.training.devices` has them."""
+
+    def differentiate(
+        self, trainer: Trainer, inputs: Tensor, targets: Tensor
+    ) -> tuple[float, bool] | None:
+        """As `Trainer.differentiate` of the whole batch; None if the trainer has to do it alone."""
+        ...
+
+
 class Trainer(TrainedModel):
     """Trains one model; the state of it is `local()`, `inner_state()` and nothing else.
 
@@ -93,6 +103,8 @@ class Trainer(TrainedModel):
     ) -> None:
         super().__init__(model)
         self.batches = batches
+        self.others: OtherDevices | None = None
+        """What computes gradients together with this model's device."""
         self._loss_fn = loss_fn
         self._clock = clock
         self._seed = config.seed
@@ -137,7 +149,7 @@ class Trainer(TrainedModel):
         """
         began = self._clock.monotonic()
         num_draws = self.batching.num_draws
-        inputs, targets = self._on_device(self._draw(num_draws))
+        inputs, targets = self._draw(num_draws)
         value, is_usable = self._differentiate(inputs, targets)
         self._position += num_draws
         if is_usable:
@@ -158,6 +170,11 @@ class Trainer(TrainedModel):
     def model(self) -> nn.Module:
         """What is trained."""
         return self._model
+
+    @property
+    def position(self) -> int:
+        """Place in the data: draws so far."""
+        return self._position
 
     def measure_window(self) -> tuple[int, int]:
         """Windows of a step, and bytes that a forward pass of one keeps; see `footprint`."""
@@ -213,12 +230,36 @@ class Trainer(TrainedModel):
             return drawn[0]
         return torch.cat([inputs for inputs, _ in drawn]), torch.cat([t for _, t in drawn])
 
-    def _differentiate(self, inputs: Tensor, targets: Tensor) -> tuple[float, bool]:
-        """Loss and whether it and the gradients are finite; in halves if memory runs short."""
+    def differentiate(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        num_targets: int | None = None,
+        place: tuple[int, int] | None = None,
+    ) -> tuple[float, bool]:
+        """Put the gradients of a batch in place, unclipped; in halves if memory runs short.
+
+        Args:
+            inputs: As the data gives them, on any device.
+            targets: Likewise.
+            num_targets: Targets of the batch of which this is a part; loss and gradients count
+                by its share of them. None: it is the whole.
+            place: Position in the data and number of the device, from which random numbers
+                follow. None: this trainer's position, device 0.
+
+        Returns:
+            The loss in nats, and whether it is finite.
+
+        Raises:
+            OutOfMemory, ComputeError: as `step`.
+        """
+        inputs, targets = self._on_device((inputs, targets))
+        whole = targets.numel() if num_targets is None else num_targets
         while True:
             try:
-                with _seeded(self._seed, self._position):
-                    return self._accumulate(inputs, targets)
+                with _seeded(self._seed, *(place or (self._position,))):
+                    return self._accumulate(inputs, targets, whole)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(f"{type(error).__name__}: {error}"):
                     raise
@@ -227,14 +268,24 @@ class Trainer(TrainedModel):
                     raise OutOfMemory(f"no memory for one window of text: {error}") from error
             logger.warning("out of memory: %d windows at once from now on", self.batching.piece)
 
-    def _accumulate(self, inputs: Tensor, targets: Tensor) -> tuple[float, bool]:
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        self._optimizer.zero_grad()
+
+    def _differentiate(self, inputs: Tensor, targets: Tensor) -> tuple[float, bool]:
+        """Loss and whether it and the gradients, which are clipped, are finite; on all devices."""
+        found = None if self.others is None else self.others.differentiate(self, inputs, targets)
+        value, is_finite = found or self.differentiate(inputs, targets)
+        return value, is_finite and math.isfinite(self._optimizer.clip())
+
+    def _accumulate(self, inputs: Tensor, targets: Tensor, num_targets: int) -> tuple[float, bool]:
         self._optimizer.zero_grad()
         total, piece = 0.0, self.batching.piece or len(inputs)
         pieces = zip(torch.split(inputs, piece), torch.split(targets, piece), strict=True)
         for inputs_BT, targets_BT in pieces:
             with casting(self.device, is_on=self.is_bf16):
                 loss = self._loss_fn(self._model, inputs_BT, targets_BT)
-            share = targets_BT.numel() / targets.numel()
+            share = targets_BT.numel() / num_targets
             value = _scalar(loss) * share
             total += value
             if not math.isfinite(total):
@@ -243,7 +294,7 @@ class Trainer(TrainedModel):
                 raise ComputeError("the loss does not depend on any parameter that is trained")
             (loss if share == 1 else loss * share).backward()  # type: ignore[no-untyped-call]
         self._make_dense()
-        return total, math.isfinite(self._optimizer.clip())
+        return total, True
 
     def _update(self) -> None:
         try:
@@ -333,9 +384,10 @@ def _scalar(loss: Tensor) -> float:
 
 
 @contextmanager
-def _seeded(seed: int, position: int) -> Iterator[None]:
-    """Draw torch's random numbers from (seed, position) inside, and go on as before after."""
-    drawn = hashlib.sha256(b"neuroswarm v1 step\0" + struct.pack("<QQ", seed, position)).digest()
+def _seeded(seed: int, position: int, device: int = 0) -> Iterator[None]:
+    """Draw torch's random numbers from these inside, and go on as before after."""
+    place = struct.pack("<QQ", seed, position) + (struct.pack("<Q", device) if device else b"")
+    drawn = hashlib.sha256(b"neuroswarm v1 step\0" + place).digest()
     before = torch.default_generator.get_state()
     torch.default_generator.manual_seed(int.from_bytes(drawn[:8], "little"))
     try:

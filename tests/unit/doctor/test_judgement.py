@@ -169,6 +169,20 @@ def test_processors(facts: ProcessorFacts, level: Level, said: str, fix: str):
             r"torch 2\.13\.0 runs, but mymodel:make cannot be trained: AttributeError: no head",
             r"^mend training\.model",
         ),
+        (
+            replace(TORCH, devices={"cuda:0": "trains", "cuda:1": "trains"}),
+            X86,
+            Level.OK,
+            "torch 2.13.0 on cuda:0, cuda:1 .AVX2",
+            "^$",
+        ),
+        (
+            replace(TORCH, devices={"cuda:0": "trains", "cuda:1": "lost: no answer"}),
+            X86,
+            Level.WARN,
+            "not all of them train: cuda:1: lost: no answer",
+            "resources.devices",
+        ),
         (replace(TORCH, tokens_per_s=3.0), X86, Level.WARN, "3 tokens/s .*under 50", "smaller"),
         (
             TORCH,

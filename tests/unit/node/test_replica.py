@@ -88,7 +88,7 @@ async def test_a_node_reads_the_share_of_the_state_that_it_stands_on():
         await replica.move(elsewhere)
         assert place(parts) == (share_of(1, (OTHERS[1],), me), 0), "of another lineage"
         await replica.move(first)
-        assert place(parts) == (Share(1, 1, 4), 0)
+        assert place(parts) == (Share(1, 1, 4), 2), "it goes on where it was left"
 
 
 async def test_a_snapshot_in_the_middle_of_a_round_brings_back_the_place_in_the_share():
