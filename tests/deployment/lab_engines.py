@@ -243,7 +243,12 @@ def join(manager: Engine, newcomer: Engine) -> None:
     token = manager.docker("swarm", "join-token", "--quiet", "worker")
     own = f"{NETWORK}.{newcomer.number}"
     place = f"{manager.address}:2377"
-    newcomer.docker("swarm", "join", "--advertise-addr", own, "--token", token, place)
+    try:
+        newcomer.docker("swarm", "join", "--advertise-addr", own, "--token", token, place)
+    except LabFailed as error:
+        if "will continue in the background" not in str(error):
+            raise
+    wait_until(lambda: is_in_swarm(newcomer), within_s=START_S, what="that it has joined")
 
 
 def is_in_swarm(engine: Engine) -> bool:
