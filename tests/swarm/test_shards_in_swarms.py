@@ -116,6 +116,9 @@ async def test_a_liar_is_left_for_an_honest_donor(tmp_path: Path, whole: Path):
             def held_bits(self) -> bytes:
                 return liar.parts.shards.batches.holding.held_bits()
 
+            def is_to_be_read(self, _sha256: bytes) -> bool:
+                return False
+
             def find(self, _sha256: bytes) -> Path:
                 return wrong
 
