@@ -24,7 +24,8 @@ from neuroswarm.checkpoint.checkpointer import Checkpointer, Subject
 from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.checkpoint.store import CheckpointStore
 from neuroswarm.clock import Clock, SystemClock
-from neuroswarm.config.sections import CheckpointConfig, TrainingConfig
+from neuroswarm.config.sections import CheckpointConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.data.sampler import Batch
 from neuroswarm.diloco.rules import Rules
 from neuroswarm.diloco.state import FragmentState, OuterState, genesis

@@ -21,7 +21,7 @@ from neuroswarm.bench.join_link import LimitedCarriers
 from neuroswarm.bench.join_model import CheapModel
 from neuroswarm.clock import SystemClock
 from neuroswarm.config import SwarmNodeConfig
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.diloco.known_answer import verify_arithmetic
 from neuroswarm.hardware.process_limits import read_peak_bytes
 from neuroswarm.identity.token import SwarmToken

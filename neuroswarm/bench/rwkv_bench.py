@@ -16,7 +16,7 @@ from torch import Tensor
 from neuroswarm.bench.promise import tell
 from neuroswarm.bench.rwkv_measures import Measured, check
 from neuroswarm.clock import SystemClock
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.data.sampler import Batch
 from neuroswarm.models.rwkv7 import Rwkv7
 from neuroswarm.models.rwkv7_shape import Rwkv7Config

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from neuroswarm.clock import SystemClock
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.corpus.loading import read_text
 from neuroswarm.data.sampler import Batch, WindowSampler
 from neuroswarm.data.tokens import FlatTokens, split_tokens

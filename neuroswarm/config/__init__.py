@@ -16,9 +16,9 @@ from neuroswarm.config.sections import (
     ResourceConfig,
     RoundConfig,
     RunConfig,
-    TrainingConfig,
 )
 from neuroswarm.config.swarm_node import SwarmNodeConfig
+from neuroswarm.config.training import TrainingConfig
 
 __all__ = [
     "AggregationConfig",

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import NoneType
-from typing import Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, MultipleOf
 from pydantic.fields import FieldInfo
@@ -98,16 +98,24 @@ def _default(field: FieldInfo) -> str:
 
 def legal_values(field: FieldInfo) -> str:
     """What a setting may be, for people, in Markdown."""
-    kinds = get_args(field.annotation) or (field.annotation,)
-    if get_origin(field.annotation) is Literal:
-        return ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
-    if get_origin(field.annotation) is tuple:
+    annotation = annotation_if_set(field)
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(annotation))
+    if get_origin(annotation) is tuple:
         return "list of texts"
     words = {bool: "`true`, `false`", int: "whole number", float: "number", str: "text"}
     words |= {Path: "path"}
-    kind = next(words[kind] for kind in kinds if kind is not NoneType)
+    kind = words[annotation]
     limits = [_RULES[type(rule)].format(rule) for rule in field.metadata if type(rule) in _RULES]
     return " ".join([kind, ", ".join(limits)]).strip()
+
+
+def annotation_if_set(field: FieldInfo) -> Any:
+    """What a setting may be but for None."""
+    if get_origin(field.annotation) not in (UnionType, Union):
+        return field.annotation
+    (kind,) = (kind for kind in get_args(field.annotation) if kind is not NoneType)
+    return kind
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ from neuroswarm.config.sections import (
     ResourceConfig,
     RoundConfig,
     RunConfig,
-    TrainingConfig,
 )
+from neuroswarm.config.training import TrainingConfig
 
 DEFAULT_STATE_DIR = Path("~/.local/state/neuroswarm")
 
@@ -81,6 +81,19 @@ class SwarmNodeConfig(FlatNames, Section):
                 names += field.annotation.setting_names()
             names.append(name)
         return [*names, *FLAT_PATHS]
+
+    def for_model(self, *, is_handed_over: bool) -> Self:
+        """These settings with an inner optimiser, chosen by what is trained if none is set.
+
+        Args:
+            is_handed_over: Whether a module was given instead of the one that the settings name.
+        """
+        training = self.training
+        if training.optimizer is not None:
+            return self
+        is_measured = training.model == "transformer" and not self.lora.rank and not is_handed_over
+        chosen = training.model_copy(update={"optimizer": "muon" if is_measured else "adamw"})
+        return self.model_copy(update={"training": chosen})
 
     def get_checkpoint_dir(self) -> Path:
         """The folder of the checkpoints, created if it is missing."""

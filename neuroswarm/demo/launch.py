@@ -27,6 +27,7 @@ SETTINGS: Mapping[str, Any] = {
     "training.num_heads": 4,
     "training.context": 64,
     "training.batch_size": 8,
+    "training.optimizer": "adamw",
     "training.lr": 0.0015,
     "training.warmup_steps": 50,
     "training.eval_batches": 16,

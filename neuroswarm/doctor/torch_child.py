@@ -46,7 +46,7 @@ async def _train(settings: dict[str, Any]) -> None:
     from neuroswarm.training.devices import share_threads
     from neuroswarm.training.threads import choose_num_threads
 
-    config = SwarmNodeConfig.model_validate(settings)
+    config = SwarmNodeConfig.model_validate(settings).for_model(is_handed_over=False)
     if config.training.model not in BUILT_IN:
         say(own_model=config.training.model)
     planned = plan_devices(config, Workload())

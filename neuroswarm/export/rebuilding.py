@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from neuroswarm.config.lora import LoraConfig
 from neuroswarm.config.model_shape import HF_PREFIX
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.errors import CheckpointError, ConfigError
 from neuroswarm.export.source import Source
 from neuroswarm.models.fragments import Fragments

@@ -17,7 +17,7 @@ from torch import nn
 from neuroswarm.checkpoint.durable import replace_file, translating
 from neuroswarm.config.lora import LoraConfig
 from neuroswarm.config.model_shape import HF_PREFIX
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.corpus.loading import BYTE_VOCABULARY
 from neuroswarm.corpus.manifest import VOCABULARY
 from neuroswarm.errors import CheckpointError, DataError

@@ -84,7 +84,7 @@ class NodeCore(Service):
         surroundings: Surroundings | None = None,
     ) -> None:
         super().__init__()
-        self.config = config
+        self.config = config.for_model(is_handed_over=workload.model is not None)
         self._tokens = TokenRing(token)
         self._workload = workload
         self._around = surroundings or Surroundings()

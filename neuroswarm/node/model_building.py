@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import nn
 
 from neuroswarm.config.model_shape import BUILT_IN, HF_PREFIX
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.errors import ConfigError
 from neuroswarm.models.hugging_face import (
     HfFolder,

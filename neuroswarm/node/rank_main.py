@@ -16,7 +16,7 @@ import torch
 from neuroswarm.clock import SystemClock
 from neuroswarm.config.lora import LoraConfig
 from neuroswarm.config.model_shape import BUILT_IN
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.hardware.priority import lower_process
 from neuroswarm.node.adapting import adapt
 from neuroswarm.node.model_building import build_model

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import torch
 
-from neuroswarm.config.sections import ResourceConfig, TrainingConfig
+from neuroswarm.config.sections import ResourceConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.errors import ComputeError
 from neuroswarm.hardware.capacity import MIB, Capacity, read_capacity
 from neuroswarm.hardware.device_class import Accelerator

@@ -56,6 +56,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "diloco": {"inner_steps": INNER_STEPS, "inner_steps_min": 1, "inner_steps_max": 8},
     "training": {
+        "optimizer": "adamw",
         "lr": 1e-2,
         "warmup_steps": 0,
         "weight_decay": 0.0,

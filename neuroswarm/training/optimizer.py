@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from neuroswarm.config.legality import OptimizerName
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.errors import CheckpointError
 from neuroswarm.models.flat_copy import copy_together
 from neuroswarm.training.muon import Muon

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from neuroswarm.clock import Clock
 from neuroswarm.config.legality import OptimizerName
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.data.sampler import Batch, ShareAware
 from neuroswarm.data.share import Share
 from neuroswarm.diloco.schedule import InnerPlan
@@ -109,8 +109,8 @@ class Trainer(TrainedModel):
         self._clock = clock
         self._seed = config.seed
         self._config = config
-        self._plan = InnerPlan(config.optimizer, partial(_warming_up, config))
-        self._optimizer = self._make_optimizer(config.optimizer)
+        self._plan = InnerPlan(config.inner_optimizer, partial(_warming_up, config))
+        self._optimizer = self._make_optimizer(config.inner_optimizer)
         self._position = 0
         self._share: Share | None = None
         self._share_from = 0
@@ -374,7 +374,7 @@ class Trainer(TrainedModel):
 
 
 def _warming_up(config: TrainingConfig, steps: int) -> float:
-    return config.lr * min(1.0, (steps + 1) / max(1, config.warmup_steps))
+    return config.inner_lr * min(1.0, (steps + 1) / max(1, config.warmup_steps))
 
 
 def _scalar(loss: Tensor) -> float:

@@ -14,7 +14,7 @@ from neuroswarm.checkpoint.snapshot import Snapshot
 from neuroswarm.checkpoint.store import Recovered
 from neuroswarm.clock import SystemClock
 from neuroswarm.codecs.registry import Int4
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.diloco.ledger import Ledger

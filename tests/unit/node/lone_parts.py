@@ -11,7 +11,7 @@ import torch
 from neuroswarm.checkpoint.said import SaidLog
 from neuroswarm.clock import SystemClock
 from neuroswarm.config import RoundConfig
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.diloco.rules import Rules

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from neuroswarm.config.guest import GuestConfig
-from neuroswarm.config.sections import ResourceConfig, TrainingConfig
+from neuroswarm.config.sections import ResourceConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.hardware.capacity import MIB, read_capacity

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from neuroswarm.clock import SystemClock
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.data.sampler import WindowSampler
 from neuroswarm.data.tokens import FlatTokens
 from neuroswarm.errors import OutOfMemory

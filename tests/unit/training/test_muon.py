@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.errors import CheckpointError
 from neuroswarm.models.transformer import Transformer, TransformerConfig
 from neuroswarm.training.muon import MOMENTUM, RMS, Muon, orthogonalise

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from neuroswarm.clock import SystemClock
-from neuroswarm.config.sections import TrainingConfig
+from neuroswarm.config.training import TrainingConfig
 from neuroswarm.data.sampler import Batch, WindowSampler
 from neuroswarm.data.share import Share
 from neuroswarm.data.tokens import FlatTokens
