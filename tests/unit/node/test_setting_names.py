@@ -16,7 +16,7 @@ NO_SETTINGS = {"revision", "owner", "expelled"}
 
 @pytest.mark.parametrize("rule", sorted(set(Rules.model_fields) - NO_SETTINGS))
 def test_every_rule_of_a_founder_is_named_by_its_setting(rule: str):
-    config = SwarmNodeConfig()
+    config = SwarmNodeConfig(training={"optimizer": "muon", "lr": 0.5})
     value = reduce(getattr, name_setting(rule).split("."), config)  # type: ignore[arg-type]
     assert value == getattr(make_rules(config), rule)
 
