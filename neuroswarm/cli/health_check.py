@@ -59,7 +59,7 @@ def check(
     page = "/livez" if is_live else "/readyz"
     try:
         said = _ask(host, port, page, timeout_s)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter: a name that no resolver takes
         from neuroswarm.connecting import explain_failure
 
         return _fail(f"no node answers at {host}:{port}{page}: {explain_failure(error)}")

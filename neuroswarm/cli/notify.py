@@ -72,7 +72,7 @@ class Notifier:
         except OSError as error:
             if not self._has_failed:
                 self._has_failed = True
-                logger.warning("the service manager cannot be told: %s", error.strerror)
+                logger.warning("the service manager cannot be told: %s", error.strerror or error)
 
 
 class Herald(Service):

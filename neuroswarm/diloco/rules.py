@@ -225,7 +225,9 @@ def _explain(error: ValidationError) -> SchemaMismatch:
     newer = [f for f in found if f["type"] in _OF_LATER_VERSIONS and f["loc"]]
     if newer:
         names = ", ".join(
-            f"{f['loc'][0]}" if f["type"] == "extra_forbidden" else f"{f['loc'][0]} {f['input']!r}"
+            _shown(f["loc"][0])
+            if f["type"] == "extra_forbidden"
+            else f"{f['loc'][0]} {f['input']!r}"
             for f in newer
         )
         return NewerRules(
@@ -233,3 +235,9 @@ def _explain(error: ValidationError) -> SchemaMismatch:
         )
     where = ".".join(str(part) for part in found[0]["loc"])
     return SchemaMismatch(f"rules cannot be read: {where} {found[0]['msg']}")
+
+
+def _shown(name: object) -> str:
+    """A name that may come from anyone, without what would begin a line of its own in a log."""
+    text = str(name)
+    return text if text.isidentifier() else repr(text)

@@ -94,6 +94,11 @@ async def test_nobody_there(port: int):
     assert await ask("--live", PORT=port) == (69, said)
 
 
+def test_host_of_the_environment_that_is_none(capsys: pytest.CaptureFixture[str]):
+    assert check(None, is_live=True, environment={"NEUROSWARM_HOST": "a..b"}) == 69
+    assert "neuroswarm: no node answers at a..b:7101/livez: " in capsys.readouterr().err
+
+
 def test_something_else_there(capsys: pytest.CaptureFixture[str]):
     with socket.create_server((HERE, 0)) as other:
         port = other.getsockname()[1]

@@ -83,6 +83,13 @@ def test_a_manager_that_is_gone_is_complained_of_once(
     assert caplog.text.count("cannot be told: No such file or directory") == 1
 
 
+def test_a_socket_that_cannot_be_is_complained_of_by_what_is_wrong(
+    caplog: pytest.LogCaptureFixture,
+):
+    Notifier("/" + 300 * "x").tell(READY=1)
+    assert "cannot be told: AF_UNIX path too long" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("environment", "watchdog_s"),
     [

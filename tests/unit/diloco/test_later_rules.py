@@ -53,6 +53,13 @@ def test_an_earlier_version_refuses_rules_that_it_does_not_know_by_their_names()
         Rules.from_bytes(NextRules().to_bytes())
 
 
+def test_a_name_that_would_forge_a_line_of_the_log_is_shown_quoted():
+    named = json.loads(Rules().to_bytes()) | {"x\nERROR forged": 1}
+    data = json.dumps(named, sort_keys=True, separators=(",", ":")).encode()
+    with pytest.raises(NewerRules, match=r"later version \('x\\nERROR forged'\)"):
+        Rules.from_bytes(data)
+
+
 def test_an_earlier_version_refuses_a_choice_that_it_does_not_know():
     named = json.loads(Rules().to_bytes()) | {"codec": "int3"}
     data = json.dumps(named, sort_keys=True, separators=(",", ":")).encode()
