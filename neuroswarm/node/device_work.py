@@ -22,7 +22,7 @@ from neuroswarm.training.threads import choose_num_threads
 
 logger = logging.getLogger(__name__)
 
-RANK_MODULE = "neuroswarm.node.rank_main"
+RANK_MODULE = "neuroswarm.node.rank_start"
 
 
 def plan_devices(config: SwarmNodeConfig, workload: Workload) -> tuple[str, ...]:

@@ -62,7 +62,10 @@ class Inbox:
     def _listen(self) -> None:
         try:
             while True:
-                self._messages.put(self._channel.receive(takes_tensors=True))
+                message = self._channel.receive(takes_tensors=True)
+                if self.folder is None:  # here: the node may be gone before the job is looked at
+                    self.folder = Path(message[0]["folder"])
+                self._messages.put(message)
         except (EOFError, OSError):
             if self.folder is not None:
                 shutil.rmtree(self.folder, ignore_errors=True)
@@ -83,13 +86,14 @@ def work(channel: RankChannel, build: Callable[[Mapping[str, Any]], Trainer]) ->
     inbox = Inbox(channel)
     try:
         job, _ = inbox.take()
-        inbox.folder = Path(job["folder"])
         trainer = build(job)
         channel.send({"schema": schema_of(trainer.model)}, within_s=_SEND_S)
         inbox.take()  # to join
         device, rank = torch.device(job["device"]), int(job["rank"])
         try:
-            joined = join_group(inbox.folder, device, rank, int(job["size"]), within_s=_LONG_S)
+            joined = join_group(
+                Path(job["folder"]), device, rank, int(job["size"]), within_s=_LONG_S
+            )
             group = RankGroup(joined, rank, _always)
             group.copy_from_main([torch.zeros(1, device=device)], within_s=_LONG_S)
             while True:

@@ -44,6 +44,9 @@ RANGE_TIMEOUT_S = 600.0
 BUFFER_BYTES = 256 * 1024
 """Bytes in memory before they go to the disk."""
 
+IN_VAIN_BYTES = 64 * 1024
+"""Who ends earlier than that gave nothing that its claim could be believed for."""
+
 RATE_WINDOW_S = 5.0
 
 
@@ -231,7 +234,7 @@ class ShardCrew(Service):
                 return
             is_right = await asyncio.to_thread(self._landing.finish, index)
         except PeerError as error:
-            if isinstance(error, Slow) or not pace.num_bytes:
+            if isinstance(error, Slow) or pace.num_bytes < IN_VAIN_BYTES:
                 self.sightings.refused(donor.node_id, index, self._clock.monotonic())
             self._judge(donor, shard, error)
             return
@@ -239,10 +242,10 @@ class ShardCrew(Service):
             self.on_disk_failure(error)
             await self._clock.sleep(LOOK_S)
             return
-        if pace.num_bytes:
+        sources = self._sources.pop(index)
+        if is_right and pace.num_bytes:  # wrong bytes are no measure for others
             self._pool.gave(donor, pace.num_bytes, self._clock.monotonic() - pace.began_at)
             self.sightings.gave(donor.node_id, index)
-        sources = self._sources.pop(index)
         if is_right:
             self._is_mixed_badly.discard(index)
             self.want(s for s in self._wanted if s.index != index)
