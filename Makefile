@@ -24,7 +24,7 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 
 DEMO_ARGS ?= --peers 4 --minutes 3 --json demo.json
 
-# Where the emulated machines are kept: 1.5 GB; `--clean` removes it.
+# Where the emulated machines are kept: 1.8 GB; `--clean` removes it.
 ARCH_ARGS ?= --work $(HOME)/.cache/neuroswarm-arch
 
 .DEFAULT_GOAL := help

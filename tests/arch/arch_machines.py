@@ -34,6 +34,10 @@ CPU architecture: 8
 CPU part\t: 0xd08
 """
 _A72_BOARD = "Raspberry Pi 4 Model B (emulated)"
+_A72_MIDR = "0x00000000410fd083\n"
+"""Main ID register, as Linux shows it: Arm, Cortex-A72, r0p3."""
+_IVY_BRIDGE = "IvyBridge,-x2apic,-tsc-deadline"
+"""Without what QEMU has not, or it says so for each thread."""
 _IVY_BRIDGE_CPUINFO = """\
 processor\t: 0
 vendor_id\t: GenuineIntel
@@ -83,7 +87,7 @@ def make_ivy_bridge(folder: Path) -> Machine:
     packages.unlink(missing_ok=True)
     packages.symlink_to(Path(sys.prefix) / "lib")
     python = folder / "bin" / "python"
-    _write_wrapper(python, [qemu, "-cpu", "IvyBridge", "-L", str(root)], Path(sys.executable))
+    _write_wrapper(python, [qemu, "-cpu", _IVY_BRIDGE, "-L", str(root)], Path(sys.executable))
     return Machine("ivybridge", python)
 
 
@@ -91,12 +95,14 @@ def make_cortex_a72(folder: Path, say: Callable[[str], None]) -> Machine:
     """A Raspberry Pi 4: Debian's Python, the pinned wheels, and the wheel of this project."""
     qemu = _require("qemu-aarch64-static", "qemu-user-static")
     root, packages, project = folder / "root", folder / "packages", folder / "project"
-    _once(root, " ".join(_DEBIAN), lambda: _unpack_debian(root, say))
+    make_once(root, " ".join(_DEBIAN), lambda: _unpack_debian(root, say))
     pins = hashlib.sha256(PINS.read_bytes()).hexdigest()
-    _once(packages, pins, lambda: _install_pins(folder, packages, say))
-    _once(project, _hash_sources(), lambda: _build_project(folder, project, say))
+    make_once(packages, pins, lambda: _install_pins(folder, packages, say))
+    make_once(project, _hash_sources(), lambda: _build_project(folder, project, say))
     _write(root / "proc" / "cpuinfo", _A72_CPUINFO)
-    _write(root / "sys" / "firmware" / "devicetree" / "base" / "model", _A72_BOARD)
+    system = root / "sys"
+    _write(system / "firmware" / "devicetree" / "base" / "model", _A72_BOARD)
+    _write(system / "devices/system/cpu/cpu0/regs/identification/midr_el1", _A72_MIDR)
     python = root / "usr" / "bin" / "python"
     real = root / "usr" / "bin" / _DEBIAN_PYTHON
     _write_wrapper(python, [qemu, "-cpu", "cortex-a72", "-L", str(root)], real)
@@ -113,20 +119,27 @@ def fetch_bad_torch(folder: Path, say: Callable[[str], None]) -> Path:
         _download(folder / "wheels", wanted)
         _install(folder / "wheels", target, wanted)
 
-    _once(target, BAD_TORCH, install)
+    make_once(target, BAD_TORCH, install)
     return target
 
 
 # -- steps ----------------------------------------------------------------------------
 
 
-def _once(target: Path, key: str, make: Callable[[], None]) -> None:
-    """Make a folder anew unless it was finished before from the same `key`."""
+def make_once(target: Path, key: str, make: Callable[[], None]) -> None:
+    """Make a folder anew unless it was finished before from the same `key`.
+
+    Args:
+        target: The folder; `make` finds the one that holds it, and nothing at its place.
+        key: What it is made from.
+        make: Makes it; what it raises leaves the folder to be made anew.
+    """
     stamp = target.with_name(f"{target.name}.done")
     if stamp.exists() and stamp.read_text() == key:
         return
     stamp.unlink(missing_ok=True)
     shutil.rmtree(target, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     make()
     _write(stamp, key)
 

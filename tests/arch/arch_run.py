@@ -103,13 +103,14 @@ class Trial:
             say(text)
 
     def _conclude(self) -> None:
-        native, *others = (node.record for node in self._swarm.nodes)
-        for other in others:
-            rounds = compare(native, other).rounds
-            say(f"{native.name} and {other.name}: {len(rounds)} rounds, each with a contribution")
-            say("of both in the agreed set, and the same bits afterwards:")
-            for row in rows([native, other], rounds):
-                say(f"  {row}")
+        records = [node.record for node in self._swarm.nodes]
+        native, *others = records
+        shared = {other.name: compare(native, other).rounds for other in others}
+        for name, rounds in shared.items():
+            say(f"native and {name}: {len(rounds)} rounds, each with a contribution of both")
+        say("in the agreed set, and the same bits afterwards:")
+        for row in rows(records, sorted(set().union(*shared.values()))):
+            say(f"  {row}")
         for node in self._swarm.nodes:
             say(f"  {describe(node)}")
 
@@ -154,7 +155,7 @@ def run(work: Path, wanted: Sequence[str], *, rounds: int, minutes: float, nicen
 def main(arguments: list[str] | None = None) -> int:
     """Run it; exit code 1 if a node does not start, train or agree."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, required=True, help="folder for everything (1.5 GB)")
+    parser.add_argument("--work", type=Path, required=True, help="folder for everything (1.8 GB)")
     parser.add_argument(
         "--only", default=f"{SIGILL},{','.join(MACHINES)}", help="these, by commas (default: all)"
     )

@@ -36,7 +36,7 @@ SETTINGS = {
     "diloco.inner_steps": 20,
     "diloco.inner_steps_min": 5,
     "heartbeat.interval_s": 5.0,
-    # Slow nodes are waited for: an emulated one takes as long for a step as the native for a round.
+    # Slow nodes are waited for: an emulated one takes half a minute for a round on a busy machine.
     "rounds.min_grace_s": 20.0,
     "rounds.collect_deadline_s": 120.0,
     "rounds.mute_after_s": 240.0,
