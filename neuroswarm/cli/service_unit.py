@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from neuroswarm.errors import ConfigError
+
 MARK = "# Written by `neuroswarm service install`; `neuroswarm service uninstall` removes it."
 """First line of a unit that may be written over and removed."""
 
@@ -169,7 +171,13 @@ def _control(is_user: bool) -> list[str]:
 
 
 def quote(word: str) -> str:
-    """A word for systemd, so that nothing in it is a quote or a specifier."""
+    """A word for systemd, so that nothing in it is a quote or a specifier.
+
+    Raises:
+        ConfigError: it has a control character, such as a line break, which no unit can hold.
+    """
+    if not word.isprintable():
+        raise ConfigError(f"{word!r} has a control character, which no unit of systemd can hold")
     escaped = _escape(word).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"' if re.search(r"[\s\"';\\]", word) or not word else escaped
 

@@ -16,6 +16,7 @@ import pytest
 from neuroswarm.cli import service, service_unit
 from neuroswarm.cli.main import run
 from neuroswarm.cli.service_unit import MARK, Unit
+from neuroswarm.errors import ConfigError
 from neuroswarm.identity.token import SwarmToken
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux's")
@@ -105,6 +106,8 @@ def test_words_are_left_as_they_are_by_systemd():
     assert service_unit.quote_argument("plain=1") == "plain=1"
     assert service_unit.quote_argument('a "b" $c %d \\') == '"a \\"b\\" $$c %%d \\\\"'
     assert service_unit.quote("HOME=/a$b") == "HOME=/a$b"
+    with pytest.raises(ConfigError, match=r"'/srv/a\\nb' has a control character"):
+        service_unit.quote("/srv/a\nb")
 
 
 def test_a_users_unit_is_installed_shown_and_removed(
