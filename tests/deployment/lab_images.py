@@ -54,7 +54,7 @@ def make_base(cache: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         root, partial = Path(scratch, "rootfs"), Path(scratch, "rootfs.tar")
         call("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(root))
-        call("tar", "-C", str(root), "-cf", str(partial), ".")
+        call("tar", "--one-file-system", "-C", str(root), "-cf", str(partial), ".")
         partial.rename(archive)
     return archive
 
