@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lab_engines import CALL_S, Engine, is_in_swarm
+from lab_engines import CALL_S, Engine, is_in_swarm, leave
 from lab_nodes import WITHIN_S, Member, find_ready
 from swarm_steps import NODE, STACK, VOLUME, Act, agree, now, require_clean_ends, tell
 
@@ -80,9 +80,7 @@ def verbs_act(act: Act) -> None:
 def found_fleet(act: Act, operator: Operator) -> None:
     """Engines in no swarm become one; two of them are labelled, one of these to be left out."""
     for number in (1, 2, 3):
-        engine = act.lab.start(number)
-        if is_in_swarm(engine):
-            engine.docker("swarm", "leave", "--force")
+        leave(act.lab.start(number))
     first = act.manager
     operator.type(first, "init", "--advertise", "10.78.0.1", "--dry-run")
     operator.type(first, "init", "--advertise", "10.78.0.1", "--yes")
