@@ -147,4 +147,4 @@ def deploy(
         with_registry_auth=with_registry_auth,
     )
     if Operator(dry_run, yes).carry_out(steps):
-        typer.echo("machines pull the image now, which takes minutes: `neuroswarm deploy status`")
+        typer.echo("machines that lack the image pull it, for minutes: `neuroswarm deploy status`")

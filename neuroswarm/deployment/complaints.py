@@ -112,9 +112,21 @@ _KNOWN = (
         "it was never updated, so there is nothing to go back to",
     ),
     _known(
-        r"invalid join token",
+        r"(in)?valid join token|remote CA does not match fingerprint",
         DeployError,
-        "`docker swarm join-token worker` on a manager prints the one in use",
+        "it is another swarm's, or no longer in use: `docker swarm join-token worker` on the "
+        "manager prints the one that is",
+    ),
+    _known(
+        r"code = Unavailable.*dial tcp",
+        DeployError,
+        "is it a manager's address (`docker node ls` there), with TCP 2377 open to this machine?",
+    ),
+    _known(
+        r"join the swarm will continue in the background",
+        DeployError,
+        "a slow machine joins yet: `docker info` then says `Swarm: active`; if it stays pending "
+        "no manager answers at that address (TCP 2377): `docker swarm leave --force`, then again",
     ),
     _known(
         r"failed to remove some resources",

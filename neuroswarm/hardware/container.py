@@ -1,11 +1,11 @@
-"""Whether this process runs in a container, and with whose network.
+"""Whether this process runs in a container, with whose network, and which of it others share.
 
 Refuses to know what that means for peers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,38 @@ def read_container(root: Path = ROOT) -> ContainerFacts:
         is_container=is_container,
         has_own_network=is_container and any(_outer_ends(root)),
     )
+
+
+def is_way_out_only(root: Path, addresses: Iterable[str]) -> bool:
+    """Whether an interface of a docker container only leads outside, its network shared by no one.
+
+    Docker gives a container on an overlay a second interface, on its bridge `docker_gwbridge`:
+    the addresses there are alike on all machines. It writes the addresses of a container on every
+    network into the container's hosts file, but for that one (moby, libnetwork/endpoint.go).
+
+    Args:
+        root: What stands for `/`.
+        addresses: Those of the interface.
+
+    Returns:
+        False where docker tells nothing: outside its containers, on the host's network, and
+        with a hosts file of somebody else's.
+    """
+    if not (root / _MARKS[0]).exists() or not read_container(root).has_own_network:
+        return False
+    named = _read_own_names(root)
+    return bool(named) and named.isdisjoint(addresses)
+
+
+def _read_own_names(root: Path) -> set[str]:
+    """Addresses that the hosts file has for this host's name, but for loopback."""
+    hostname = read_text(root / "proc/sys/kernel/hostname")
+    lines = [line.partition("#")[0].split() for line in read_text(root / "etc/hosts").splitlines()]
+    return {
+        address
+        for address, *names in filter(None, lines)
+        if hostname in names and not address.startswith("127.") and address != "::1"
+    }
 
 
 def _outer_ends(root: Path) -> Iterator[bool]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from neuroswarm.hardware.container import is_way_out_only
 from neuroswarm.hardware.facts import ROOT
 
 _INNER = ("docker", "br-", "veth", "virbr", "cni", "flannel", "podman", "lxcbr")
@@ -28,7 +29,7 @@ class Interface:
     """Longest packet, bytes; 0 if it is not known."""
     is_wireless: bool = False
     is_inner: bool = False
-    """Whether by its name it leads to containers of this machine only."""
+    """Whether it leads to containers of this machine only: by its name, or as docker tells."""
 
 
 def read_interfaces(root: Path = ROOT) -> tuple[Interface, ...]:
@@ -44,7 +45,7 @@ def read_interfaces(root: Path = ROOT) -> tuple[Interface, ...]:
         addresses = tuple(str(entry.address) for entry in entries if _is_known_outside(entry))
         if state is not None and state.isup and addresses:
             wireless = (root / "sys/class/net" / name / "wireless").exists()
-            inner = name.startswith(_INNER)
+            inner = name.startswith(_INNER) or is_way_out_only(root, addresses)
             found.append(Interface(name, addresses, int(state.mtu), wireless, inner))
     return tuple(found)
 

@@ -251,6 +251,12 @@ def join(manager: Engine, newcomer: Engine) -> None:
     wait_until(lambda: is_in_swarm(newcomer), within_s=START_S, what="that it has joined")
 
 
+def leave(engine: Engine) -> None:
+    """Have an engine forget its swarm, if it has one: it may be waiting for one that is gone."""
+    if engine.docker("info", "--format", "{{.Swarm.LocalNodeState}}") != "inactive":
+        engine.docker("swarm", "leave", "--force")
+
+
 def is_in_swarm(engine: Engine) -> bool:
     """Whether the engine is part of a Docker Swarm."""
     return engine.docker("info", "--format", "{{.Swarm.LocalNodeState}}") == "active"

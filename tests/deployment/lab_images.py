@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import http.server
 import shutil
 import sys
@@ -17,7 +18,8 @@ from pathlib import Path
 
 from lab_engines import HOST_ADDRESS, Engine, LabFailed, call
 
-BASE = "python:3.11-slim-bookworm"
+PYTHON = "3.11"
+BASE = f"python:{PYTHON}-slim-bookworm"
 PACKAGES = "python3,python3-pip,python3-venv,ca-certificates"
 WHEELS_PORT = 8078
 """Always the same: the engine's cache of a build goes by what pip is told."""
@@ -29,7 +31,7 @@ FILES = ROOT / "neuroswarm" / "deployment" / "files"
 def get_base(engine: Engine, cache: Path) -> str:
     """Pull the base image, or make one that stands in for it; returns how it came.
 
-    Debian's own Python 3.11, by debootstrap: kept in `cache` for the next time.
+    Debian's own Python of that version, by debootstrap; kept in `cache` for the next time.
     """
     try:
         engine.docker("pull", "--quiet", BASE)
@@ -37,26 +39,38 @@ def get_base(engine: Engine, cache: Path) -> str:
         pass
     else:
         return "pulled"
+    archive = make_base(cache)
+    engine.docker("import", "--change", 'CMD ["python3"]', str(archive), BASE)
+    return "made by debootstrap"
+
+
+def make_base(cache: Path) -> Path:
+    """An archive of a Debian with Python and pip, made by debootstrap unless it is there."""
+    archive = cache / "rootfs.tar"
+    if archive.exists():
+        return archive
     if shutil.which("debootstrap") is None:
         raise LabFailed(f"{BASE} cannot be pulled, and debootstrap is not installed to make it")
-    root = cache / "rootfs"
-    if not (root / "usr/bin/python3").exists():
+    with tempfile.TemporaryDirectory(dir=cache) as scratch:
+        root, partial = Path(scratch, "rootfs"), Path(scratch, "rootfs.tar")
         call("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(root))
-    archive = cache / "rootfs.tar"
-    call("tar", "-C", str(root), "-cf", str(archive), ".")
-    engine.docker("import", "--change", 'CMD ["python3"]', str(archive), BASE)
-    archive.unlink()
-    return "made by debootstrap"
+        call("tar", "--one-file-system", "-C", str(root), "-cf", str(partial), ".")
+        partial.rename(archive)
+    return archive
 
 
 def get_wheels(cache: Path, torch_options: Iterable[str]) -> Path:
     """A folder with every wheel that the image needs; kept in `cache` for the next time."""
-    wheels, done = cache / "wheels", cache / "wheels.done"
+    pins = FILES / "constraints-amd64.txt"
+    wanted = (ROOT / "pyproject.toml").read_bytes() + pins.read_bytes()
+    wheels = cache / f"wheels-{hashlib.sha256(wanted).hexdigest()[:8]}"
+    done = wheels / "done"
     if not done.exists():
         pip = (sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(wheels))
-        pins = ("--constraint", str(FILES / "constraints-amd64.txt"))
-        call(*pip, *torch_options, *pins, "torch")
-        call(*pip, "--find-links", str(wheels), *pins, str(ROOT), "hatchling>=1.27")
+        # The image's Python may be another than ours.
+        pip += ("--python-version", PYTHON, "--only-binary", ":all:", "--constraint", str(pins))
+        call(*pip, *torch_options, "torch")
+        call(*pip, "--find-links", str(wheels), str(ROOT), "hatchling>=1.27")
         done.touch()
     return wheels
 

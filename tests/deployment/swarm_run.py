@@ -15,13 +15,20 @@ import tempfile
 import time
 from pathlib import Path
 
-from lab_engines import NETWORK, Engine, Lab, LabFailed, given, is_in_swarm, join
+from lab_engines import NETWORK, Engine, Lab, LabFailed, given, join, leave
 from lab_images import BASE, FILES, build, copy, find_image, get_base, get_wheels, rebuild
 from swarm_steps import VOLUME, Act, alone_act, compose_act, host_act, overlay_act
+from verb_steps import verbs_act
 
 from neuroswarm.errors import NeuroswarmError
 
-ACTS = {"host": host_act, "overlay": overlay_act, "compose": compose_act, "alone": alone_act}
+ACTS = {
+    "host": host_act,
+    "overlay": overlay_act,
+    "compose": compose_act,
+    "alone": alone_act,
+    "verbs": verbs_act,
+}
 FIRST, SECOND = "neuroswarm:first", "neuroswarm:second"
 NUM_ENGINES = 4
 
@@ -81,8 +88,7 @@ def make_image(engine: Engine, cache: Path, torch_options: list[str]) -> None:
 def found_swarm(engines: dict[int, Engine]) -> None:
     """All but the last engine become one Docker Swarm; nothing of what they were before is left."""
     for engine in engines.values():
-        if is_in_swarm(engine):
-            engine.docker("swarm", "leave", "--force")
+        leave(engine)
         for name in engine.docker("ps", "--all", "--quiet").split():
             engine.docker("rm", "--force", name)
         engine.docker("volume", "rm", "--force", VOLUME)
@@ -127,7 +133,7 @@ def main() -> int:
     """Run; 0 if everything held."""
     options = parse(sys.argv[1:])
     hosts = [host for host in os.environ.get("DOCKER_HOSTS", "").split(",") if host]
-    folder = Path(options.keep or tempfile.mkdtemp(prefix="neuroswarm-swarm-test-"))
+    folder = Path(options.keep or tempfile.mkdtemp(prefix="neuroswarm-swarm-test-")).resolve()
     lab = Lab(folder)
     files = folder / "files"
     shutil.copytree(FILES, files, dirs_exist_ok=True)

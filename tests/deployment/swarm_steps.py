@@ -5,6 +5,7 @@ Each prints what it does and what it sees, as a person would type it.
 
 from __future__ import annotations
 
+import ipaddress
 import shlex
 import time
 from collections.abc import Iterable
@@ -222,8 +223,18 @@ def overlay_act(act: Act) -> None:
     deploy(act, "stack-overlay.yml", act.first)
     members = find_ready(engines, NODE)
     agree(members)
+    where = (
+        "network",
+        "inspect",
+        "--format",
+        "{{(index .IPAM.Config 0).Subnet}}",
+        f"{STACK}_peers",
+    )
+    shared = ipaddress.ip_network(act.manager.docker(*where))
     for member in members:
-        tell(f"machine{member.engine.number} is told to be at {member.status()['hosts']}")
+        hosts = member.status()["hosts"]
+        tell(f"machine{member.engine.number} is told to be at {hosts}, in {shared}")
+        assert all(ipaddress.ip_address(host) in shared for host in hosts), "no other can use it"
     leave(act)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from neuroswarm.hardware.container import ContainerFacts, read_container
+from neuroswarm.hardware.container import ContainerFacts, is_way_out_only, read_container
 from neuroswarm.hardware.disk import read_disk
 from neuroswarm.hardware.interfaces import read_interfaces
 from neuroswarm.hardware.kernel_files import MAX_BYTES, read_text
@@ -124,6 +124,47 @@ NET = "sys/class/net"
 def test_containers(tmp_path: Path, files: dict[str, str], expected: ContainerFacts):
     write(tmp_path, files)
     assert read_container(tmp_path) == expected
+
+
+BRIDGED = {
+    ".dockerenv": "",
+    f"{NET}/eth0/ifindex": "40",
+    f"{NET}/eth0/iflink": "41",
+    "proc/sys/kernel/hostname": "machine1\n",
+}
+"""A docker container with a network of its own."""
+HOSTS = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n10.0.1.3\tmachine1\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "addresses", "expected"),
+    [
+        ({"etc/hosts": HOSTS}, ["172.18.0.3"], True),
+        ({"etc/hosts": HOSTS}, ["10.0.1.3"], False),
+        ({"etc/hosts": HOSTS}, ["10.0.1.3", "fd00::3"], False),
+        ({"etc/hosts": HOSTS.replace("machine1", "machine1.lan machine1")}, ["172.18.0.3"], True),
+        ({"etc/hosts": HOSTS + "172.18.0.3 machine1 # too"}, ["172.18.0.3"], False),
+        ({"etc/hosts": HOSTS.replace("machine1", "machine12")}, ["172.18.0.3"], False),
+        ({"etc/hosts": "127.0.1.1 machine1\n::1 machine1\n"}, ["172.18.0.3"], False),
+        ({}, ["172.18.0.3"], False),
+        ({"etc/hosts": HOSTS, f"{NET}/eth0/iflink": "40"}, ["172.18.0.3"], False),
+    ],
+    ids=[
+        "gwbridge", "overlay", "two kinds", "domain", "two networks",
+        "another name", "loopback", "no file", "host network",
+    ],
+)  # fmt: skip
+def test_the_bridge_beside_an_overlay(
+    tmp_path: Path, files: dict[str, str], addresses: list[str], expected: bool
+):
+    write(tmp_path, {**BRIDGED, **files})
+    assert is_way_out_only(tmp_path, addresses) is expected
+
+
+def test_only_docker_tells_by_the_hosts_file(tmp_path: Path):
+    write(tmp_path, {**BRIDGED, "etc/hosts": HOSTS, "run/.containerenv": ""})
+    (tmp_path / ".dockerenv").unlink()
+    assert not is_way_out_only(tmp_path, ["172.18.0.3"])
 
 
 def test_disk_of_a_folder_that_does_not_exist_yet(tmp_path: Path):
