@@ -10,13 +10,15 @@ import typer
 
 from neuroswarm.cli.deploy_operator import SECRET, DryRun, Operator, Secret, Yes, announce
 from neuroswarm.cli.deploy_token import choose_source
-from neuroswarm.cli.options import read_path
+from neuroswarm.cli.options import read_path, read_word
 from neuroswarm.deployment.labels import NodeClass, choose_labels
 
 Advertise = Annotated[
     str | None,
     typer.Option(
         help="Address of this machine that the others reach. Default: docker chooses.",
+        parser=read_word,
+        metavar="ADDRESS",
         show_default=False,
     ),
 ]
@@ -100,7 +102,10 @@ def _show_joining(operator: Operator) -> None:
 
 def join(
     address: Annotated[
-        str, typer.Argument(help="A manager: HOST or HOST:PORT (2377).", metavar="ADDRESS")
+        str,
+        typer.Argument(
+            help="A manager: HOST or HOST:PORT (2377).", parser=read_word, metavar="ADDRESS"
+        ),
     ],
     join_token: Annotated[
         str,
@@ -130,7 +135,8 @@ def join(
 
 def label(
     nodes: Annotated[
-        list[str], typer.Argument(help="Machines, by host name or id.", metavar="NODE...")
+        list[str],
+        typer.Argument(help="Machines, by host name or id.", parser=read_word, metavar="NODE..."),
     ],
     node_class: Annotated[
         NodeClass | None, typer.Option("--class", help="What kind of computer they are.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from neuroswarm.cli.options import read_path
+from neuroswarm.cli.options import read_path, read_word
 from neuroswarm.deployment.variables import DEFAULT_IMAGE, DEFAULT_SECRET, DEFAULT_STACK
 from neuroswarm.errors import DeployError
 
@@ -35,10 +35,20 @@ Confirmed = Annotated[
         show_default=False,
     ),
 ]
-StackName = Annotated[str, typer.Option("--name", help="Name of the stack.")]
-Image = Annotated[str, typer.Option(help="The image, with its registry and tag.")]
+StackName = Annotated[
+    str, typer.Option("--name", help="Name of the stack.", parser=read_word, metavar="NAME")
+]
+Image = Annotated[
+    str,
+    typer.Option(help="The image, with its registry and tag.", parser=read_word, metavar="IMAGE"),
+]
 Secret = Annotated[
-    str, typer.Option(help="Name of the docker secret that holds the swarm's token.")
+    str,
+    typer.Option(
+        help="Name of the docker secret that holds the swarm's token.",
+        parser=read_word,
+        metavar="NAME",
+    ),
 ]
 File = Annotated[
     Path | None,

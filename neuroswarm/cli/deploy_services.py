@@ -10,6 +10,7 @@ import typer
 from neuroswarm.cli.deploy_operator import STACK, DryRun, Operator, StackName, Yes
 from neuroswarm.cli.deploy_stack import Resolution, ResolveImage
 from neuroswarm.cli.exit_codes import ExitCode
+from neuroswarm.cli.options import read_word
 
 
 class Service(StrEnum):
@@ -95,7 +96,9 @@ def logs(
     service: Annotated[Service, typer.Option(help="Whose.")] = Service.NODE,
     node: Annotated[
         str | None,
-        typer.Option(help="Of this machine only, by host name.", metavar="HOSTNAME"),
+        typer.Option(
+            help="Of this machine only, by host name.", parser=read_word, metavar="HOSTNAME"
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
     since: Annotated[

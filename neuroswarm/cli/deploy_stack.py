@@ -17,7 +17,7 @@ from neuroswarm.cli.deploy_operator import (
     Yes,
     packaged,
 )
-from neuroswarm.cli.options import read_path
+from neuroswarm.cli.options import read_path, read_word
 from neuroswarm.deployment.variables import DEFAULT_IMAGE, DEFAULT_SECRET
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ TrackerHost = Annotated[
     typer.Option(
         help="Address of the machine that has the tracker, as the others reach it. Default: "
         "what docker knows of the machine with its label.",
+        parser=read_word,
         metavar="HOST",
         show_default=False,
     ),
@@ -61,6 +62,8 @@ StackImage = Annotated[
     typer.Option(
         "--image",
         help=f"The image, with its registry and tag. Default: {DEFAULT_IMAGE}. (env IMAGE)",
+        parser=read_word,
+        metavar="IMAGE",
         show_default=False,
     ),
 ]
@@ -70,6 +73,8 @@ StackSecret = Annotated[
         "--secret",
         help="Name of the docker secret that holds the swarm's token. "
         f"Default: {DEFAULT_SECRET}. (env TOKEN_SECRET)",
+        parser=read_word,
+        metavar="NAME",
         show_default=False,
     ),
 ]

@@ -23,6 +23,16 @@ def read_path(text: str) -> Path:
     return Path(text)
 
 
+def read_word(text: str) -> str:
+    """A name for another program's command line; a usage error if it cannot be one word of it.
+
+    What begins with `-` would be taken for an option there.
+    """
+    if not text or text.startswith("-") or not text.isprintable() or " " in text:
+        raise typer.BadParameter(f"{text!r} is no name (one word that does not begin with -)")
+    return text
+
+
 TokenOption = Annotated[
     str | None,
     typer.Option(

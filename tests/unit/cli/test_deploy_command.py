@@ -296,3 +296,26 @@ def test_the_shell_completes(
         run([])
     assert ended.value.code == 0
     assert offered <= set(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("word", ["", "-x", "two words", "a\nb"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["label", "--skip", "--"],
+        ["join", "--join-token", "SWMTKN-1-a-b", "--"],
+        ["init", "--advertise"],
+        ["init", "--secret"],
+        ["deploy", "--image"],
+        ["deploy", "--tracker-host"],
+        ["remove", "--name"],
+        ["logs", "--node"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_names_that_docker_would_take_for_something_else_are_refused(
+    capsys: Capture, words: list[str], word: str
+):
+    asked = [*words, word] if words[-1] == "--" else [*words[:-1], f"{words[-1]}={word}"]
+    assert run(["deploy", words[0], "--dry-run", *asked[1:]]) == 2
+    assert "is no name" in " ".join(capsys.readouterr().err.split())
