@@ -22,7 +22,7 @@ PINS = REPOSITORY / "neuroswarm/deployment/files/constraints-arm64.txt"
 BAD_TORCH = "2.10.0"
 """Dies by SIGILL on ARMv8.0."""
 
-_DEBIAN = ("bookworm", "http://deb.debian.org/debian")
+_DEBIAN = "bookworm"
 _DEBIAN_PYTHON = "python3.11"
 _LIBRARIES = ("ca-certificates", "zlib1g", "libstdc++6", "libgomp1")
 
@@ -149,9 +149,8 @@ def _unpack_debian(root: Path, say: Callable[[str], None]) -> None:
     mmdebstrap = _require("mmdebstrap", "mmdebstrap")
     say("unpacking Debian's Python for arm64")
     wanted = ",".join((_DEBIAN_PYTHON, *_LIBRARIES))
-    suite, mirror = _DEBIAN
     options = ["--variant=extract", "--architectures=arm64", f"--include={wanted}", "--quiet"]
-    _run([mmdebstrap, *options, suite, str(root), mirror])
+    _run([mmdebstrap, *options, _DEBIAN, str(root)])
 
 
 def _install_pins(folder: Path, packages: Path, say: Callable[[str], None]) -> None:
