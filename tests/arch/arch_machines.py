@@ -95,7 +95,7 @@ def make_cortex_a72(folder: Path, say: Callable[[str], None]) -> Machine:
     """A Raspberry Pi 4: Debian's Python, the pinned wheels, and the wheel of this project."""
     qemu = _require("qemu-aarch64-static", "qemu-user-static")
     root, packages, project = folder / "root", folder / "packages", folder / "project"
-    make_once(root, " ".join(_DEBIAN), lambda: _unpack_debian(root, say))
+    make_once(root, _DEBIAN, lambda: _unpack_debian(root, say))
     pins = hashlib.sha256(PINS.read_bytes()).hexdigest()
     make_once(packages, pins, lambda: _install_pins(folder, packages, say))
     make_once(project, _hash_sources(), lambda: _build_project(folder, project, say))
