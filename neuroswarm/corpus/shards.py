@@ -127,13 +127,16 @@ class StoredShard:
     def _read(self, offset: int, num_bytes: int) -> bytes:
         try:
             with self.path.open("rb", buffering=0) as file:
-                size = os.fstat(file.fileno()).st_size
                 file.seek(offset)
                 data = file.read(num_bytes)
+                # After the read: a file that is cut between the two has its new length here.
+                size = os.fstat(file.fileno()).st_size
         except OSError as error:
             raise DataError(f"cannot read {self.path}: {error.strerror or error}") from error
         expected = self.num_tokens * self._dtype.itemsize
-        if size != expected or len(data) != num_bytes:
+        if len(data) != num_bytes:
+            size = min(size, offset + len(data))
+        if size != expected:
             raise DataError(
                 f"{self.path} was changed while it is trained on: {size} bytes instead of "
                 f"{expected}: put the file back, and start the node again"
