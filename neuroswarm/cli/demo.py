@@ -17,6 +17,7 @@ import typer
 from neuroswarm.cli import demo_options as options
 from neuroswarm.cli.exit_codes import ExitCode
 from neuroswarm.cli.options import LogLevelOption
+from neuroswarm.cli.reports import JsonPath
 
 if TYPE_CHECKING:
     from neuroswarm.demo.launch import Launch
@@ -31,7 +32,7 @@ def demo(
     minutes: options.Minutes = 3.0,
     byzantine: options.Byzantine = 0,
     kill: options.Kill = 0,
-    json_path: options.Json = None,
+    json_path: JsonPath = None,
     picture: options.Picture = None,
     no_picture: options.NoPicture = False,
     data: options.Data = None,

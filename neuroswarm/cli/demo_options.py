@@ -15,16 +15,6 @@ Byzantine = Annotated[
     int, typer.Option(help="Peers that publish amplified, negated contributions.")
 ]
 Kill = Annotated[int, typer.Option(help="Peers to kill half-way and start again 20 s later.")]
-Json = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        help="Write what was measured here.",
-        show_default=False,
-        parser=read_path,
-        metavar="PATH",
-    ),
-]
 Picture = Annotated[
     Path | None,
     typer.Option(

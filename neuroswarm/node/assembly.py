@@ -207,6 +207,17 @@ def make_voice(
     )
 
 
+def make_crowd(config: SwarmNodeConfig, cohort: Cohort, peers: PeerTable, clock: Clock) -> Crowd:
+    """Who takes part, as this node sees it."""
+    return Crowd(
+        peers,
+        cohort.swarm_id,
+        clock,
+        mute_after_s=config.rounds.mute_after_s,
+        protocol=config.network.protocol_version,
+    )
+
+
 def assemble_rounds(
     config: SwarmNodeConfig,
     carriers: Carriers,
@@ -222,10 +233,7 @@ def assemble_rounds(
     clock: Clock,
 ) -> RoundsRoom:
     """The parts that agree on rounds."""
-    crowd = Crowd(
-        peers, cohort.swarm_id, clock, mute_after_s=config.rounds.mute_after_s,
-        protocol=config.network.protocol_version,
-    )  # fmt: skip
+    crowd = make_crowd(config, cohort, peers, clock)
     asker = Asker(carriers.rpc, config.rounds, blame=crowd.misbehaved)
     downloader = make_downloader(
         carriers, cohort, crowd, folder=home.folder.incoming_path, clock=clock

@@ -13,6 +13,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -38,11 +39,11 @@ class NoBatches:
 
     def train(self, index: int) -> Batch:
         """Not here."""
-        raise NotImplementedError("a further device is given its windows")
+        raise RuntimeError("a further device is given its windows")
 
     def held_out(self, index: int, num_batches: int) -> Batch:
         """Not here."""
-        raise NotImplementedError("the main device measures")
+        raise RuntimeError("the main device measures")
 
 
 class Inbox:
@@ -73,6 +74,26 @@ class Inbox:
             os._exit(0)  # the main thread may be waiting for a device that never answers
 
 
+class LastWords:
+    """Tells the node what error this process ends with; the error goes on."""
+
+    def __init__(self, channel: RankChannel) -> None:
+        self._channel = channel
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, Exception):
+            text = f"{type(error).__name__}: {error}".partition("\n")[0]
+            self._channel.send({"failed": text[:1000]}, within_s=_SEND_S)
+
+
 def work(channel: RankChannel, build: Callable[[Mapping[str, Any]], Trainer]) -> None:
     """Do what the node says until it has gone.
 
@@ -84,7 +105,7 @@ def work(channel: RankChannel, build: Callable[[Mapping[str, Any]], Trainer]) ->
         Exception: what a step or `build` raises, once the node knows of it.
     """
     inbox = Inbox(channel)
-    try:
+    with LastWords(channel):
         job, _ = inbox.take()
         trainer = build(job)
         channel.send({"schema": schema_of(trainer.model)}, within_s=_SEND_S)
@@ -101,10 +122,6 @@ def work(channel: RankChannel, build: Callable[[Mapping[str, Any]], Trainer]) ->
         except GroupBroken as error:  # the node finds out whose fault it is
             channel.send({"broken": str(error)}, within_s=_SEND_S)
             threading.Event().wait()
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}".partition("\n")[0]
-        channel.send({"failed": text[:1000]}, within_s=_SEND_S)
-        raise
 
 
 def _take_part(

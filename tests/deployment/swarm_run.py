@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -132,6 +133,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def main() -> int:
     """Run; 0 if everything held."""
     options = parse(sys.argv[1:])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # engines end too
     hosts = [host for host in os.environ.get("DOCKER_HOSTS", "").split(",") if host]
     folder = Path(options.keep or tempfile.mkdtemp(prefix="neuroswarm-swarm-test-")).resolve()
     lab = Lab(folder)

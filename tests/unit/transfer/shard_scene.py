@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from neuroswarm.clock import Clock, SystemClock
 from neuroswarm.config.sections import DataConfig
 from neuroswarm.errors import DataError, PeerError
@@ -14,6 +16,7 @@ from neuroswarm.testing.memory_network import MemoryNetwork
 from neuroswarm.testing.memory_rpc import MemoryRpc
 from neuroswarm.testing.speaker import Speaker
 from neuroswarm.testing.waiting import until
+from neuroswarm.transfer import donor_pool, shard_crew, shard_sightings
 from neuroswarm.transfer.shard_crew import ShardCrew
 from neuroswarm.transfer.shard_donor import ShardDonor
 from neuroswarm.transfer.shard_landing import WantedShard
@@ -23,6 +26,13 @@ CORPUS = hashlib.sha256(b"corpus").digest()
 SHARDS = tuple(bytes((i + k) % 251 for k in range(50_000 + i)) for i in range(8))
 HASHES = tuple(hashlib.sha256(shard).digest() for shard in SHARDS)
 HELD, BYTES = "Shards/Held", "Shards/Bytes"
+
+
+def shorten_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits of those who fetch, for tests in real time."""
+    monkeypatch.setattr(shard_crew, "LOOK_S", 0.01)
+    monkeypatch.setattr(shard_sightings, "ASK_EVERY_S", 0.05)
+    monkeypatch.setattr(donor_pool, "BUSY_S", (0.01, 0.02))
 
 
 class Files:

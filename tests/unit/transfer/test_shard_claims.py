@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from shard_scene import BYTES, HASHES, SHARDS, Files, ShardScene, name, node
+from shard_scene import BYTES, HASHES, SHARDS, Files, ShardScene, name, node, shorten_waits
 
 from neuroswarm.testing.fake_clock import FakeClock
 from neuroswarm.testing.waiting import until
-from neuroswarm.transfer import donor_pool, shard_crew, shard_donor, shard_pace, shard_sightings
+from neuroswarm.transfer import shard_crew, shard_donor, shard_pace, shard_sightings
 from neuroswarm.transfer.donor_pool import MAX_KNOWN, SLOW_S, DonorPool
 from neuroswarm.transfer.shard_donor import COUNTED_ON_S
 from neuroswarm.transfer.shard_pace import (
@@ -37,9 +37,7 @@ DROP_BYTES, DROP_S = 500, 0.002
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(shard_crew, "LOOK_S", 0.01)
-    monkeypatch.setattr(shard_sightings, "ASK_EVERY_S", 0.05)
-    monkeypatch.setattr(donor_pool, "BUSY_S", (0.01, 0.02))
+    shorten_waits(monkeypatch)
 
 
 @pytest.fixture
@@ -180,6 +178,24 @@ async def test_a_claim_is_believed_when_the_right_bytes_come(scene: ShardScene, 
         assert await crew.is_to_be_had(name(2), is_right) is is_held
         assert not await crew.is_to_be_had(name(3), is_right), "nobody says to have it"
     assert not scene.memory.parts
+
+
+async def test_a_few_bytes_before_the_end_do_not_keep_a_claim(
+    scene: ShardScene, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(shard_sightings, "DOUBT_AFTER", 1)
+    monkeypatch.setattr(shard_sightings, "DOUBT_AFTER_S", 0.0)
+
+    def tease(_call: int, messages: list[bytes]) -> list[bytes]:
+        data = shards_pb2.BytesChunk.FromString(messages[0]).data
+        return [shards_pb2.BytesChunk(data=data[:4096]).SerializeToString()]
+
+    await scene.liar("teases", 2, tamper=tease)
+    async with await scene.crew(2) as crew:
+        await until(lambda: crew.bytes_fetched >= 4096, what="what it gave")
+        await until(lambda: not crew.sightings.believable(scene.clock.monotonic()), what="doubt")
+        assert crew.sightings.obtainable == 0b100, "it may be asked again"
+    assert not scene.blamed, "to break off is no lie"
 
 
 # -- decisions -------------------------------------------------------------------------

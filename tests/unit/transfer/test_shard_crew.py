@@ -5,12 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shard_scene import BYTES, CORPUS, HASHES, HELD, SHARDS, Files, Memory, ShardScene, name, node
+from shard_scene import (
+    BYTES,
+    CORPUS,
+    HASHES,
+    HELD,
+    SHARDS,
+    Files,
+    Memory,
+    ShardScene,
+    name,
+    node,
+    shorten_waits,
+)
 
 from neuroswarm.errors import ProtocolViolation, WrongPayload
 from neuroswarm.testing.faults import Passage
 from neuroswarm.testing.waiting import until
-from neuroswarm.transfer import donor_pool, shard_crew, shard_sightings, shard_stream
+from neuroswarm.transfer import shard_stream
 from neuroswarm.transfer.shard_sightings import MAX_ASKED_AT_ONCE, ShardSightings
 from neuroswarm.transfer.upload_bounds import MAX_PIECES_AT_ONCE
 from neuroswarm.v1 import shards_pb2, state_pb2
@@ -22,9 +34,7 @@ EVERYTHING = range(len(SHARDS))
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(shard_crew, "LOOK_S", 0.01)
-    monkeypatch.setattr(shard_sightings, "ASK_EVERY_S", 0.05)
-    monkeypatch.setattr(donor_pool, "BUSY_S", (0.01, 0.02))
+    shorten_waits(monkeypatch)
 
 
 @pytest.fixture
