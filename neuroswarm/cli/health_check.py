@@ -15,6 +15,7 @@ from neuroswarm.cli.exit_codes import ExitCode
 DEFAULT_PORT = 7101
 TIMEOUT_S = 8.0
 MAX_ANSWER_BYTES = 4096
+MAX_PORT, MAX_PORT_DIGITS = 65535, 5
 
 _SHORT_FORMS = (["health"], ["health", "--live"])
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1", "": "127.0.0.1"}
@@ -50,12 +51,17 @@ def check(
         timeout_s: Seconds until the answer must be here.
 
     Returns:
-        0 if so, else 69.
+        0 if so, else 69; 78 if the environment names no port that can be asked.
 
     Raises:
         ConfigError: `node` is no address.
     """
     host, port = _own(environment) if node is None else _read(node)
+    if port is None:
+        return _fail(
+            "NEUROSWARM_PORT must be 1 to 65535 for a node to be asked there: give its address",
+            code=ExitCode.CONFIG,
+        )
     page = "/livez" if is_live else "/readyz"
     try:
         said = _ask(host, port, page, timeout_s)
@@ -72,11 +78,14 @@ def check(
     return ExitCode.OK
 
 
-def _own(environment: Mapping[str, str]) -> tuple[str, int]:
+def _own(environment: Mapping[str, str]) -> tuple[str, int | None]:
     host = environment.get("NEUROSWARM_HOST", "") or environment.get("NEUROSWARM_NETWORK_HOST", "")
     text = environment.get("NEUROSWARM_PORT", "") or environment.get("NEUROSWARM_NETWORK_PORT", "")
-    port = int(text) if text.isdecimal() else DEFAULT_PORT
-    return _EVERYWHERE.get(host, host.strip("[]")), port
+    host = _EVERYWHERE.get(host, host.strip("[]"))
+    if not text:
+        return host, DEFAULT_PORT
+    is_port = text.isdecimal() and len(text) <= MAX_PORT_DIGITS and 0 < int(text) <= MAX_PORT
+    return host, int(text) if is_port else None
 
 
 def _read(node: str) -> tuple[str, int]:
@@ -99,6 +108,6 @@ def _ask(host: str, port: int, page: str, timeout_s: float) -> bytes:
     return said
 
 
-def _fail(line: str) -> int:
+def _fail(line: str, code: int = ExitCode.UNAVAILABLE) -> int:
     sys.stderr.write(f"neuroswarm: {line}\n")
-    return ExitCode.UNAVAILABLE
+    return code

@@ -28,6 +28,8 @@ START_S = 180.0
 
 MAX_STATUS_CHARS = 200
 MICROSECONDS = 1_000_000
+MAX_USEC_DIGITS = 20
+"""Of systemd's own numbers, which have 64 bits."""
 
 
 class Notifier:
@@ -52,7 +54,8 @@ class Notifier:
         is_known = address[:1] in ("/", "@") and hasattr(socket, "AF_UNIX")
         is_meant = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         usec = environment.get("WATCHDOG_USEC", "")
-        watched = int(usec) / MICROSECONDS if is_meant and usec.isdecimal() and int(usec) else None
+        is_number = usec.isdecimal() and len(usec) <= MAX_USEC_DIGITS
+        watched = int(usec) / MICROSECONDS if is_meant and is_number and int(usec) else None
         return cls(address if is_known else None, watchdog_s=watched)
 
     @property

@@ -99,6 +99,12 @@ def test_host_of_the_environment_that_is_none(capsys: pytest.CaptureFixture[str]
     assert "neuroswarm: no node answers at a..b:7101/livez: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("port", ["0", "65536", "99999", "-1", "soon", "9" * 5000])
+def test_port_of_the_environment_that_is_none(port: str, capsys: pytest.CaptureFixture[str]):
+    assert check(None, is_live=True, environment={"NEUROSWARM_PORT": port}) == 78
+    assert "NEUROSWARM_PORT must be 1 to 65535" in capsys.readouterr().err
+
+
 def test_something_else_there(capsys: pytest.CaptureFixture[str]):
     with socket.create_server((HERE, 0)) as other:
         port = other.getsockname()[1]

@@ -98,6 +98,7 @@ def test_a_socket_that_cannot_be_is_complained_of_by_what_is_wrong(
         ({"WATCHDOG_USEC": "120000000", "WATCHDOG_PID": "1"}, None),
         ({"WATCHDOG_USEC": "0"}, None),
         ({"WATCHDOG_USEC": "soon"}, None),
+        ({"WATCHDOG_USEC": "9" * 5000}, None),
         ({}, None),
     ],
 )
