@@ -36,7 +36,7 @@ help: ## show this
 test: $(VENV)/.dev ## set up and pass the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-long: $(VENV)/.dev ## pass the tests that take minutes: whole nodes behind routers (root), memory of a node
+long: $(VENV)/.dev ## pass the tests that take minutes: whole nodes behind routers (root), memory of a node, a short soak
 	$(BIN)/python -m pytest -m long
 
 demo: $(VENV)/.plot ## set up and watch four peers train one model

@@ -116,9 +116,13 @@ def test_stopped_demo_leaves_no_process(tmp_path: Path, number: signal.Signals, 
 def test_short_demo_measures_what_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tmp_path / "demo.json"
     before = psutil.Process().children(recursive=True)
-    code = run(["demo", "--peers", "2", "--minutes", "0.3", "--json", str(path), *TINY])
-    assert code in (0, 70), capsys.readouterr().err  # so short a run may keep no promise of loss
-    report = json.loads(path.read_text())
+    for minutes in ("0.3", "1"):
+        code = run(["demo", "--peers", "2", "--minutes", minutes, "--json", str(path), *TINY])
+        said = capsys.readouterr().err
+        assert code in (0, 70), said  # so short a run may keep no promise of loss
+        report = json.loads(path.read_text())
+        if "too few full rounds" not in said:  # as on a busy machine
+            break
     assert report["rounds"] > 0
     assert report["digests_equal"] == 1.0
     assert report["foreign_contributions_used"] > 0

@@ -15,7 +15,7 @@ DEADLINE_S = 600
 """It takes about 90 s, a third of it the start of four nodes; much longer on a busy machine."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(DEADLINE_S)
 def test_a_small_swarm_bears_a_kill_a_partition_and_a_stop(tmp_path: Path):
     figures, failure = run_soak(PLAN, tmp_path)

@@ -70,8 +70,9 @@ async def test_node_that_is_told_of_one_node_in_the_dht_finds_all(tmp_path: Path
 
 
 async def test_no_swarm_is_founded_while_the_first_lookup_of_the_dht_is_under_way(tmp_path: Path):
-    dht = {**DHT, "timeout_s": 2.0 * NUM_SENDS}  # asks again after 2 s
-    async with Swarm(tmp_path, dht=dht, rounds={"genesis_wait_s": 0.6}) as swarm:
+    # Asks again after 4 s. The seed has long answered by 2.5 s, on a busy machine too.
+    dht = {**DHT, "timeout_s": 4.0 * NUM_SENDS}
+    async with Swarm(tmp_path, dht=dht, rounds={"genesis_wait_s": 2.5}) as swarm:
         others = anna, *_ = await swarm.found("anna", "bert", "carl")
         await swarm.more_rounds(1)
         key = swarm_key(anna.parts.cohort.swarm_id)

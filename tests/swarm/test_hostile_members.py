@@ -101,7 +101,7 @@ async def test_amplified_lies_do_no_harm_and_cost_no_honest_peer_its_part(tmp_pa
 
 
 async def test_nobody_gets_a_payload_before_two_thirds_have_sealed_the_round(tmp_path: Path):
-    async with Swarm(tmp_path, rounds={"seal_deadline_s": 5.0}) as swarm:
+    async with Swarm(tmp_path, rounds={"seal_deadline_s": 15.0}) as swarm:
         members = await swarm.found("anna", "bert", "carl")
         await swarm.until_round(1)
         seals = swarm.network.drop(method="Gossip/Push", when=carries_a_seal)
@@ -109,22 +109,25 @@ async def test_nobody_gets_a_payload_before_two_thirds_have_sealed_the_round(tmp
             lambda: all(m.parts.rounds.driver.phase is Phase.SEALED for m in members),
             what="everyone to have sealed and heard no other seal",
         )
-        for asked, asker in zip(members, (*members[1:], members[0]), strict=True):
-            held = held_in_this_round(asked)
-            assert set(held) == {asked.node_id}, "nobody holds the payload of another"
-            request = gossip_pb2.PayloadRequest(contribution=held[asked.node_id])
-            source = asker.parts.rounds.crowd.sources(asked.node_id)[0]
-            with pytest.raises(ProtocolViolation, match="not held"):
-                await anext(
-                    asker.parts.carriers.rpc.stream(
-                        source, "Gossip/Payload", request.SerializeToString(), timeout_s=5
-                    )
-                )
+        held = [held_in_this_round(member) for member in members]
+        assert [set(some) for some in held] == [{member.node_id} for member in members]
+        askers = (*members[1:], members[0])
+        async with asyncio.TaskGroup() as tasks:
+            for asked, asker, some in zip(members, askers, held, strict=True):
+                tasks.create_task(is_refused(asker, asked.node_id, some[asked.node_id]))
         assert seals.fired > 0
         swarm.network.remove(seals)
         await swarm.more_rounds(2)
         await swarm.until_level()
         assert all(len(found) == 1 for found in (await swarm.digests()).values())
+
+
+async def is_refused(asker: Member, of: NodeId, contribution: bytes) -> None:
+    """The payload of a contribution, which the one who made it is asked for."""
+    request = gossip_pb2.PayloadRequest(contribution=contribution).SerializeToString()
+    source = asker.parts.rounds.crowd.sources(of)[0]
+    with pytest.raises(ProtocolViolation, match="not held"):
+        await anext(asker.parts.carriers.rpc.stream(source, "Gossip/Payload", request, timeout_s=5))
 
 
 def held_in_this_round(member: Member) -> dict[NodeId, bytes]:
