@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import shlex
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -191,12 +191,15 @@ def leave(act: Act) -> None:
         show(engine, "volume", "rm", VOLUME)
 
 
-def require_clean_ends(engines: Iterable[Engine], since: str) -> None:
-    """Every container that ended since then ended with 0."""
+def require_clean_ends(engines: Sequence[Engine], since: str) -> None:
+    """Wait until each engine has seen a container end since then; all of them ended with 0."""
+    wait_until(
+        lambda: all(read_ends(engine, since) for engine in engines),
+        within_s=WITHIN_S,
+        what="the end of a container on " + ", ".join(f"machine{e.number}" for e in engines),
+    )
     for engine in engines:
-        ends = read_ends(engine, since)
-        assert ends, f"no container of machine{engine.number} has ended"
-        for end in ends:
+        for end in read_ends(engine, since):
             name = end["name"].partition(".")[0]
             tell(f"machine{engine.number}: {name} ended with {end['exitCode']}")
             assert end["exitCode"] == "0", end
