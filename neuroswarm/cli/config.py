@@ -133,7 +133,12 @@ def _find_token_origin(
     parameters: Mapping[str, Any], merged: Settings, environment: Mapping[str, str]
 ) -> str:
     """Where the token comes from, never what it is; AdmissionError where a node refuses it."""
-    from neuroswarm.cli.swarm_token import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, find_token
+    from neuroswarm.cli.swarm_token import (
+        TOKEN_FILE_VARIABLE,
+        TOKEN_VARIABLE,
+        check_token,
+        find_token,
+    )
 
     configured = merged.config.network.token_file
     text = find_token(
@@ -141,6 +146,7 @@ def _find_token_origin(
     )
     if text is None:
         return "none, the swarm is open to everybody"
+    check_token(text)
     for place, said in (
         ("--token", parameters.get("token")),
         (f"--token-file {parameters.get('token_file')}", parameters.get("token_file")),

@@ -57,6 +57,7 @@ def check(
         ConfigError: `node` is no address.
     """
     host, port = _own(environment) if node is None else _read(node)
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if port is None:
         return _fail(
             "NEUROSWARM_PORT must be 1 to 65535 for a node to be asked there: give its address",
@@ -68,13 +69,13 @@ def check(
     except (OSError, UnicodeError) as error:  # the latter: a name that no resolver takes
         from neuroswarm.connecting import explain_failure
 
-        return _fail(f"no node answers at {host}:{port}{page}: {explain_failure(error)}")
+        return _fail(f"no node answers at {where}{page}: {explain_failure(error)}")
     version, _, rest = said.partition(b" ")
     if not version.startswith(b"HTTP/"):
-        return _fail(f"what answers at {host}:{port}{page} is no node")
+        return _fail(f"what answers at {where}{page} is no node")
     if not rest.startswith(b"200"):
         word = said.rpartition(b"\r\n\r\n")[2].decode("ascii", errors="replace").strip()
-        return _fail(f"{host}:{port}{page} answers {rest[:3].decode('ascii', 'replace')}: {word}")
+        return _fail(f"{where}{page} answers {rest[:3].decode('ascii', 'replace')}: {word}")
     return ExitCode.OK
 
 

@@ -183,22 +183,22 @@ def read_layers(parameters: Mapping[str, Any], environment: Mapping[str, str]) -
         environment: Process environment.
 
     Raises:
-        ConfigError: a setting is unknown, or the file cannot be read.
+        ConfigError: a setting is unknown or given by two flags, or the file cannot be read.
     """
     from neuroswarm.cli import settings as merging
 
     named = parameters.get("config") or environment.get("NEUROSWARM_CONFIG")
-    layers = [
-        merging.from_file(Path(named)) if named else merging.Layer(),
-        merging.from_environment(environment),
+    flags = [
         merging.from_flags({n: parameters.get(n) for n in merging.SHORT_NAMES}),
         merging.from_assignments(parameters.get("assignments") or []),
     ]
     for name, (setting, value) in SWITCHES.items():
         if parameters.get(name):
             flag = f"--{name.replace('_', '-')}"
-            layers.append(merging.from_values({setting: value}, flag))
-    return layers
+            flags.append(merging.from_values({setting: value}, flag))
+    merging.require_one_place(flags)
+    of_file = merging.from_file(Path(named)) if named else merging.Layer()
+    return [of_file, merging.from_environment(environment), *flags]
 
 
 def require_an_end(merged: Settings) -> None:

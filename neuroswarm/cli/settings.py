@@ -98,7 +98,7 @@ def resolve(layers: Iterable[Layer]) -> Settings:
     try:
         return Settings(SwarmNodeConfig.model_validate(_nested(values)), origins)
     except ConfigError as error:
-        setting = str(error).partition(":")[0]
+        setting = ".".join(str(error).partition(":")[0].split(".")[:2])  # without an item's number
         where = f", set by {origins[setting]}" if setting in origins else ""
         raise ConfigError(f"{error}{where}") from error
 
@@ -156,7 +156,7 @@ def from_assignments(assignments: Iterable[str]) -> Layer:
     """Read `section.key=value` texts, as `--set` takes them; flat names may be used.
 
     Raises:
-        ConfigError: one has no `=`, or names no setting.
+        ConfigError: one has no `=`, names no setting, or one that another names too.
     """
     values: dict[str, Any] = {}
     for assignment in assignments:
@@ -169,6 +169,8 @@ def from_assignments(assignments: Iterable[str]) -> Layer:
             raise ConfigError(f"--set {assignment}: {name!r} is a section; write {name}.key=value")
         if path not in setting_paths():
             raise ConfigError(f"--set: {unknown_setting(name, SwarmNodeConfig.setting_names())}")
+        if path in values:
+            raise ConfigError(f"--set {assignment}: {path} is set twice: keep one")
         values[path] = text.strip()
     return Layer(values, dict.fromkeys(values, "--set"))
 
@@ -196,6 +198,17 @@ def from_flags(flags: Mapping[str, Any]) -> Layer:
         {SHORT_NAMES[name]: value for name, value in given.items()},
         {SHORT_NAMES[name]: f"--{name.replace('_', '-')}" for name in given},
     )
+
+
+def require_one_place(layers: Iterable[Layer]) -> None:
+    """ConfigError if two of these layers, of equal rank, set the same thing."""
+    origins: dict[str, str] = {}
+    for layer in layers:
+        for path in layer.values.keys() & origins.keys():
+            raise ConfigError(
+                f"{path}: {origins[path]} and {layer.origins[path]} set the same thing: keep one"
+            )
+        origins.update(layer.origins)
 
 
 def from_values(values: Mapping[str, Any], origin: str) -> Layer:

@@ -1,6 +1,8 @@
 """Running a long-lived service from the command line until it ends or a signal stops it.
 
-The first SIGTERM or SIGINT stops gracefully, a second one leaves at once. A stop that was asked
+The first SIGTERM or SIGINT stops gracefully, a second one leaves at once. So does the end of the
+terminal (SIGHUP), unless it is ignored, as `nohup` has it; it comes more than once and is never
+taken for a second one. A stop that was asked
 for ends in time whatever hangs: what is on the disk is whole at any moment, as after a power cut.
 """
 
@@ -35,7 +37,8 @@ LEAVE_DEADLINE_S = 7.0
 """Time for a stop that a signal asks for. Longer takes only what need not be waited for: an inner
 step of a large model, an import, a disk; orchestrators kill after 10 s."""
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_HANGUP: int | None = getattr(signal, "SIGHUP", None)  # Windows has none
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, *(() if _HANGUP is None else (_HANGUP,)))
 
 
 class Watchdog:
@@ -87,6 +90,8 @@ class StopSignals:
 
     def on_signal(self, number: int) -> None:
         """Cancel the task on the first signal, end the process on the second."""
+        if number == _HANGUP and (self.has_cancelled or self._is_stopping):
+            return
         if self.has_cancelled or (self._is_stopping and number == signal.SIGINT):
             self._leave(128 + number)
             return
@@ -141,7 +146,8 @@ async def _run(
     assert task is not None, "a coroutine that runs has a task"
     signals = StopSignals(task, watchdog=watchdog)
     for number in _SIGNALS:
-        on_signal(number, signals.on_signal)
+        if number != _HANGUP or signal.getsignal(number) != signal.SIG_IGN:
+            on_signal(number, signals.on_signal)
     try:
         async with herald, made as service:
             herald.ready()

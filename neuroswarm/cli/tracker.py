@@ -49,7 +49,12 @@ def tracker(
         str, typer.Option(help="Address to listen on.", envvar="NEUROSWARM_HOST")
     ] = "0.0.0.0",
     http_open: Annotated[
-        bool, typer.Option("--http-open", help="Answer status to other machines too.")
+        bool,
+        typer.Option(
+            "--http-open",
+            help="Answer status to other machines too.",
+            envvar="NEUROSWARM_HTTP_OPEN",
+        ),
     ] = False,
     token: TokenOption = None,
     token_file: TokenFileOption = None,

@@ -85,6 +85,8 @@ def first_complaint(prefix: str, error: ValidationError) -> str:
         return f"{path}: {first['input']!r} (must be a list, or one text with commas)"
     if first["type"] in ("float_parsing", "int_parsing", "float_type", "int_type"):
         return f"{path}: {first['input']!r} ({_say_number(path, first['input'], first['type'])})"
+    if first["type"] == "path_type":
+        return f"{path}: {first['input']!r} (must be a path, in quotes)"
     if first["type"] in ("bool_parsing", "bool_type"):
         return f"{path}: {first['input']!r} (must be true or false)"
     return f"{path}: {first['input']!r} ({reason.replace('Input should', 'must', 1)})"

@@ -8,6 +8,7 @@ import pytest
 
 from neuroswarm.cli.main import run
 from neuroswarm.cli.settings import from_file, resolve
+from neuroswarm.identity.token import SwarmToken
 
 
 @pytest.fixture(autouse=True)
@@ -52,12 +53,21 @@ def test_what_is_shown_can_be_given_back(capsys: pytest.CaptureFixture[str]):
 def test_the_token_is_told_by_its_place_and_never_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    Path("token").write_text("nswarm-secret\n")
+    secret = SwarmToken.new().text
+    Path("token").write_text(f"{secret}\n")
     monkeypatch.setenv("NEUROSWARM_TOKEN_FILE", "token")
     assert run(["config", "show", "--origin"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("# swarm token: from NEUROSWARM_TOKEN_FILE (token)\n")
-    assert "secret" not in out
+    assert secret not in out
+
+
+def test_a_token_that_a_node_refuses_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("NEUROSWARM_TOKEN", "abc")
+    assert run(["config", "show", "--origin"]) == 77
+    assert "malformed swarm token" in capsys.readouterr().err
 
 
 def test_a_flag_that_no_node_has_is_a_usage_error(capsys: pytest.CaptureFixture[str]):
@@ -84,6 +94,7 @@ def test_init_writes_a_file_that_check_takes_and_never_over_another(
         ("[run]\nrounds = 0\n", "run.rounds: 0 (must be greater than or equal to 1), set by bad"),
         ("[run\n", "is not TOML"),
         ("token = 'x'\n", "network.token_file"),
+        ("state_dir = 3\n", "state_dir: 3 (must be a path, in quotes), set by bad.toml"),
         ("[network]\ntrackers = ['300.1.1.1:7101']\n", "300.1.1.1"),
     ],
 )

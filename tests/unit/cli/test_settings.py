@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from neuroswarm.cli.main import run
-from neuroswarm.cli.node import gather, say_how_to_find
+from neuroswarm.cli.node import gather, read_layers, say_how_to_find
 from neuroswarm.cli.settings import (
     NOT_SETTINGS,
     PREFIX,
     SHORT_NAMES,
+    Layer,
     from_assignments,
     from_environment,
     from_file,
@@ -152,12 +153,38 @@ def test_bad_value_names_who_set_it(layer: str):
         ("diloco.inner_steps", "write --set section.key=value"),
         ("diloco.inner_stps=3", "did you mean 'diloco.inner_steps'?"),
         ("diloco=3", "'diloco' is a section; write diloco.key=value"),
+        ("network.port=2", "network.port is set twice"),
     ],
 )
 def test_bad_assignment_is_an_error(assignment: str, message: str):
     with pytest.raises(ConfigError) as caught:
-        from_assignments([assignment])
+        from_assignments(["network.port=1", assignment])
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"port": 7200}, "--port and --set"),
+        ({"rounds": 5}, "--rounds and --set"),
+        ({"http_open": True}, "--http-open and --set"),
+        ({"no_lan": True}, "--set and --no-lan"),
+        ({"only_on_mains": True}, "--set and --only-on-mains"),
+    ],
+)
+def test_two_flags_for_one_setting_are_an_error(flags: dict[str, object], said: str):
+    assignments = [
+        "network.port=7200", "run.rounds=6", "network.http_open=false", "network.lan=true",
+        "guest.only_on_mains=false",
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match=f"{said} set the same thing: keep one"):
+        read_layers({**flags, "assignments": assignments}, {})
+
+
+def test_a_wrong_item_of_a_list_names_who_set_it():
+    layer = Layer({"network.peers": [1]}, {"network.peers": "node.toml"})
+    with pytest.raises(ConfigError, match=r"^network\.peers\.0: .*, set by node\.toml$"):
+        resolve([layer])
 
 
 def test_assignments_take_flat_names():

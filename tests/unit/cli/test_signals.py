@@ -43,7 +43,7 @@ def test_service_stops_when_its_work_is_done():
     assert service.events == ["started", "worked", "stopped"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_first_signal_stops_gracefully(number: signal.Signals):
     service = Recorder()
 
@@ -96,6 +96,36 @@ async def test_second_signal_leaves_at_once_with_the_signals_code():
     watchdog.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_the_end_of_a_terminal_is_never_a_second_signal():
+    left: list[int] = []
+    future = asyncio.get_running_loop().create_future()
+    watchdog = Watchdog(left.append)
+    signals = StopSignals(future, left.append, watchdog)  # type: ignore[arg-type]
+    signals.on_signal(signal.SIGHUP)
+    assert future.cancelled()
+    signals.on_signal(signal.SIGHUP)
+    signals.begin_stop()
+    signals.on_signal(signal.SIGHUP)
+    assert left == []
+    watchdog.cancel()
+
+
+def test_the_end_of_a_terminal_that_is_ignored_stops_nothing():
+    service = Recorder()
+
+    async def work(running: Recorder) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        running.events.append("worked")
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run_service(lambda: service, work)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert service.events == ["started", "worked", "stopped"]
 
 
 async def test_signal_during_the_stop_does_not_disturb_it():
