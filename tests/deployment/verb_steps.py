@@ -40,17 +40,27 @@ class Operator:
 
     def type(self, engine: Engine, *words: str, code: int = 0) -> str:
         """Run a verb against an engine, and print it and what it says; the exit code must be so."""
-        print(f"machine{engine.number}$ neuroswarm deploy {shlex.join(words)}", flush=True)  # noqa: T201
-        done = self._run(engine, words)
-        print(done.stderr + done.stdout, end="", flush=True)  # noqa: T201
-        assert done.returncode == code, done.returncode
-        return done.stdout
+        return self._type(engine, words, code).stdout
+
+    def read_logs(self, engine: Engine, *flags: str) -> list[str]:
+        """The lines of `logs`: nodes log to stderr, and docker keeps the two apart."""
+        done = self._type(engine, ("logs", *flags), 0)
+        return [line for line in (done.stderr + done.stdout).splitlines() if " | " in line]
 
     def read_status(self, engine: Engine) -> dict[str, dict[str, Any]]:
         """What `status` has of each machine, by its name."""
         done = self._run(engine, ("status", "--json"))
         assert done.returncode == 0, done.stderr
         return {row["machine"]: row for row in json.loads(done.stdout)["machines"]}
+
+    def _type(
+        self, engine: Engine, words: tuple[str, ...], code: int
+    ) -> subprocess.CompletedProcess[str]:
+        print(f"machine{engine.number}$ neuroswarm deploy {shlex.join(words)}", flush=True)  # noqa: T201
+        done = self._run(engine, words)
+        print(done.stderr + done.stdout, end="", flush=True)  # noqa: T201
+        assert done.returncode == code, done.returncode
+        return done
 
     def _run(self, engine: Engine, words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "neuroswarm", "deploy", *words]
@@ -144,10 +154,11 @@ def read_logs(act: Act, operator: Operator) -> None:
     """Logs of all nodes, of one, of the tracker; and there is no number to scale."""
     first = act.manager
     for flags in (("--node", "machine2", "--tail", "2"), ("--service", "tracker", "--tail", "2")):
-        lines = operator.type(first, "logs", *flags).splitlines()
+        lines = operator.read_logs(first, *flags)
         assert 1 <= len(lines) <= 2, lines
-    logged = operator.type(first, "logs", "--since", "30m", "--tail", "1")
-    assert all(f"machine{number} " in logged for number in (1, 2, 3)), logged
+    logged = operator.read_logs(first, "--since", "30m", "--tail", "1")
+    for number in (1, 2, 3):
+        assert any(f"@machine{number} " in line for line in logged), logged
     operator.type(first, "scale")
     operator.type(first, "scale", "5", code=2)
 
