@@ -18,6 +18,7 @@ from neuroswarm.cli import (
 )
 from neuroswarm.cli.deploy_operator import packaged
 from neuroswarm.cli.options import read_path
+from neuroswarm.cli.suggestions import Commands
 from neuroswarm.errors import ConfigError
 
 app = typer.Typer(
@@ -44,6 +45,9 @@ def files(
             show_default=False,
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the command that copies; copy nothing.")
+    ] = False,
 ) -> None:
     """Say where the Dockerfile, the stack files and the settings of all nodes are, or copy them.
 
@@ -54,6 +58,7 @@ def files(
 
       neuroswarm deploy deploy --file fleet/stack.yml --settings-version 2
     """
+    import shlex
     import shutil
 
     source = packaged("")
@@ -62,6 +67,13 @@ def files(
         return
     if to.exists():
         raise ConfigError(f"there is something already: {to} (name a new folder)")
+    if not next(folder for folder in to.absolute().parents if folder.exists()).is_dir():
+        raise ConfigError(f"no place for a folder: {to} is below a file (name another)")
+    if dry_run:
+        if not to.parent.exists():
+            typer.echo(shlex.join(["mkdir", "-p", str(to.parent)]))
+        typer.echo(shlex.join(["cp", "-r", str(source), str(to)]))
+        return
     shutil.copytree(source, to)
     typer.echo(f"copied to {to}: {', '.join(sorted(path.name for path in to.iterdir()))}")
 
@@ -81,4 +93,4 @@ for _verb in (
     files,
 ):
     app.command()(_verb)
-app.add_typer(deploy_compose.app, name="compose")
+app.add_typer(deploy_compose.app, name="compose", cls=Commands)

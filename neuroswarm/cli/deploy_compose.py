@@ -8,17 +8,17 @@ from typing import Annotated
 import typer
 
 from neuroswarm.cli.deploy_operator import (
-    IMAGE,
     Confirmed,
     DryRun,
     File,
-    Image,
     Operator,
     Yes,
     packaged,
-    require_name,
+    require_confirmation,
 )
+from neuroswarm.cli.deploy_stack import StackImage, read_stack_files
 from neuroswarm.cli.options import read_path
+from neuroswarm.errors import ConfigError
 
 app = typer.Typer(help="Run several nodes on this machine with docker compose, for development.")
 
@@ -33,7 +33,7 @@ def compose(context: typer.Context) -> None:
 @app.command()
 def up(
     nodes: Annotated[int, typer.Option(help="How many.", min=1)] = 2,
-    image: Image = IMAGE,
+    image: StackImage = None,
     build: Annotated[
         Path | None,
         typer.Option(
@@ -55,10 +55,17 @@ def up(
 
       neuroswarm deploy compose up --nodes 2
     """
-    from neuroswarm.deployment.compose_plan import plan_up
+    from neuroswarm.deployment.compose_plan import plan_up, require_sources
 
-    steps = plan_up(file or packaged("compose.yml"), image, nodes, context=build)
-    Operator(dry_run, yes).carry_out(steps)
+    if build is not None and file is None:
+        require_sources(build)
+    elif build is not None and not build.is_dir():
+        raise ConfigError(f"nothing to build from: there is no folder {build}")
+    used_file = file or packaged("compose.yml")
+    context = None if build is None else str(build.resolve())
+    given = {"IMAGE": image, "CONTEXT": context}
+    used = read_stack_files([used_file], given, requires_all=False)  # it may have an .env file
+    Operator(dry_run, yes).carry_out(plan_up(used_file, used, nodes, builds=build is not None))
 
 
 @app.command()
@@ -77,8 +84,10 @@ def down(
       neuroswarm deploy compose down
     """
     from neuroswarm.deployment.compose_plan import PROJECT, plan_down
+    from neuroswarm.deployment.stack_file import require_file
 
+    if file is not None:
+        require_file("compose file", file)
     steps = plan_down(file or packaged("compose.yml"), with_volumes=volumes)
-    if volumes and not dry_run:
-        require_name(PROJECT, confirmed, map(str, steps))
+    require_confirmation(PROJECT, confirmed, map(str, steps), deletes=volumes, is_dry_run=dry_run)
     Operator(dry_run, yes or volumes).carry_out(steps)

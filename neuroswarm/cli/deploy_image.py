@@ -7,9 +7,18 @@ from typing import Annotated
 
 import typer
 
-from neuroswarm.cli.deploy_operator import IMAGE, DryRun, File, Image, Operator, Yes, packaged
-from neuroswarm.cli.options import read_path
+from neuroswarm.cli.deploy_operator import (
+    DryRun,
+    File,
+    Operator,
+    Yes,
+    packaged,
+    read_image,
+    refuse_together,
+)
+from neuroswarm.cli.options import read_path, read_word
 from neuroswarm.deployment.image_plan import FLEET, Recipe
+from neuroswarm.deployment.variables import DEFAULT_IMAGE
 from neuroswarm.errors import ConfigError
 
 Context = Annotated[
@@ -33,7 +42,23 @@ BuildArguments = Annotated[
 ]
 Builder = Annotated[
     str | None,
-    typer.Option(help="Name of a builder (`docker buildx ls`). Default: the one in use."),
+    typer.Option(
+        help="Name of a builder (`docker buildx ls`). Default: the one in use.",
+        parser=read_word,
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+PushedImage = Annotated[
+    str | None,
+    typer.Option(
+        "--image",
+        help="REGISTRY/NAME:TAG, as all machines pull it. There is no default: neither a registry "
+        "nor a tag is guessed.",
+        parser=read_image,
+        metavar="IMAGE",
+        show_default=False,
+    ),
 ]
 
 ALL_PLATFORMS = ",".join(FLEET)
@@ -41,7 +66,12 @@ ALL_PLATFORMS = ",".join(FLEET)
 
 def build(
     context: Context = None,
-    image: Image = IMAGE,
+    image: Annotated[
+        str,
+        typer.Option(
+            help="The image, with its registry and tag.", parser=read_image, metavar="IMAGE"
+        ),
+    ] = DEFAULT_IMAGE,
     platforms: Platforms = ALL_PLATFORMS,
     load: Annotated[
         bool,
@@ -70,20 +100,25 @@ def build(
 
 
 def push(
+    command: typer.Context,
     context: Context = None,
-    image: Image = IMAGE,
+    image: PushedImage = None,
     platforms: Platforms = ALL_PLATFORMS,
     source: Annotated[
         str | None,
         typer.Option(
             "--from",
             help="Take this image out of a registry instead of building one.",
+            parser=read_image,
             metavar="IMAGE",
             show_default=False,
         ),
     ] = None,
     single: Annotated[
-        bool, typer.Option("--single", help="All machines have the one kind of processor.")
+        bool,
+        typer.Option(
+            "--single", help="All machines have the one kind of processor of --platforms."
+        ),
     ] = False,
     file: File = None,
     build_arguments: BuildArguments = None,
@@ -103,8 +138,12 @@ def push(
       neuroswarm deploy push --image registry.lan:5000/neuroswarm:0.1.0 --from ghcr.io/me/ns:0.1.0
     """
     from neuroswarm.deployment import image_plan, manifests
+    from neuroswarm.deployment.names import require_pushed_image
 
-    image_plan.require_tag(image)
+    if source is not None:
+        building = ("context", "file", "build_arguments", "builder")
+        refuse_together(command, "--from", "it takes what is built already", *building)
+    image = require_pushed_image(image)
     wanted = image_plan.read_platforms(platforms)
     manifests.require_several(wanted, is_single_meant=single)
     operator = Operator(dry_run, yes)
@@ -134,8 +173,11 @@ def _read_recipe(
     builder: str | None,
 ) -> Recipe:
     """What to build; ConfigError if there is nothing to build it from."""
-    from neuroswarm.deployment.image_plan import read_platforms
+    from neuroswarm.deployment.image_plan import read_build_arguments, read_platforms
+    from neuroswarm.deployment.stack_file import require_file
 
+    if file is not None:
+        require_file("Dockerfile", file)
     context = named or Path()
     if not any(context.glob("*.whl")) and not (context / "pyproject.toml").is_file():
         raise ConfigError(
@@ -147,6 +189,6 @@ def _read_recipe(
         context=context,
         dockerfile=file or packaged("Dockerfile"),
         platforms=read_platforms(platforms),
-        build_arguments=tuple(build_arguments or ()),
+        build_arguments=read_build_arguments(build_arguments or ()),
         builder=builder,
     )

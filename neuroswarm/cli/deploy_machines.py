@@ -11,13 +11,21 @@ import typer
 from neuroswarm.cli.deploy_operator import SECRET, DryRun, Operator, Secret, Yes, announce
 from neuroswarm.cli.deploy_token import choose_source
 from neuroswarm.cli.options import read_path, read_word
+from neuroswarm.deployment import names
 from neuroswarm.deployment.labels import NodeClass, choose_labels
+
+
+def read_place(text: str) -> str:
+    """A machine's address that was given; ConfigError if docker knows none like it."""
+    return names.require_place(read_word(text))
+
 
 Advertise = Annotated[
     str | None,
     typer.Option(
-        help="Address of this machine that the others reach. Default: docker chooses.",
-        parser=read_word,
+        help="Address of this machine that the others reach, or its network interface. Default: "
+        "docker chooses.",
+        parser=read_place,
         metavar="ADDRESS",
         show_default=False,
     ),
@@ -29,8 +37,9 @@ def init(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="File with the swarm's token. Default: neuroswarm-token here, made if it is "
-            "missing. (env NEUROSWARM_TOKEN_FILE, NEUROSWARM_TOKEN)",
+            help="File with the swarm's token. If it is missing a NEW token, of a new swarm, is "
+            "made and kept in it. Default: neuroswarm-token here. (env NEUROSWARM_TOKEN_FILE, "
+            "NEUROSWARM_TOKEN)",
             parser=read_path,
             metavar="PATH",
             show_default=False,
@@ -46,7 +55,8 @@ def init(
     """Make this machine the first manager of a docker swarm, with the swarm's token as a secret.
 
     Prints what to run on the others. What is there already is kept, so that it may be run again;
-    with another --secret and --token-file it makes the secret for a change of the token.
+    with another --secret and --token-file it makes the secret for a change of the token. A token
+    file that is missing gets a new token: nodes with the token of another file are another swarm.
 
     Examples:
       neuroswarm deploy init --advertise 10.0.0.5
@@ -67,11 +77,16 @@ def init(
     swarm_plan.require_no_worker(is_active=state.is_active, is_manager=state.is_manager)
     known = (operator.look(swarm_plan.READ_SECRETS) or "").split() if state.is_manager else []
     making = swarm_plan.plan_init(advertise, is_manager=state.is_manager)
+    if state.is_manager and advertise is not None:
+        typer.echo("a docker swarm is there already: kept, with the address that it has")
     source = None
     if secret in known:
-        typer.echo(f"the secret {secret} is there already: kept")
+        unused = "" if token_file is None else f", with its own token; {token_file} is not used"
+        typer.echo(f"the secret {secret} is there already: kept{unused}")
     else:
         source = choose_source(token_file, os.environ)
+        if source.new_file is not None:
+            typer.echo(f"{'# ' if dry_run else ''}{source.remark}")
         making += swarm_plan.plan_secret(secret, source.fed)
     if tracker:
         making += swarm_plan.plan_tracker()
@@ -104,7 +119,7 @@ def join(
     address: Annotated[
         str,
         typer.Argument(
-            help="A manager: HOST or HOST:PORT (2377).", parser=read_word, metavar="ADDRESS"
+            help="A manager: HOST or HOST:PORT (2377).", parser=read_place, metavar="ADDRESS"
         ),
     ],
     join_token: Annotated[

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from neuroswarm.cli.options import read_path, read_word
-from neuroswarm.deployment.variables import DEFAULT_IMAGE, DEFAULT_SECRET, DEFAULT_STACK
+from neuroswarm.deployment import names
+from neuroswarm.deployment.variables import DEFAULT_SECRET, DEFAULT_STACK
 from neuroswarm.errors import DeployError
 
 if TYPE_CHECKING:
@@ -35,18 +36,31 @@ Confirmed = Annotated[
         show_default=False,
     ),
 ]
+
+
+def read_image(text: str) -> str:
+    """An image's name that a flag was given; ConfigError if docker knows none like it."""
+    return names.require_image(read_word(text))
+
+
+def read_secret(text: str) -> str:
+    """A docker secret's name that a flag was given; ConfigError if docker knows none like it."""
+    return names.require_secret(read_word(text))
+
+
+def read_stack(text: str) -> str:
+    """A stack's name that a flag was given; ConfigError if docker knows none like it."""
+    return names.require_stack(read_word(text))
+
+
 StackName = Annotated[
-    str, typer.Option("--name", help="Name of the stack.", parser=read_word, metavar="NAME")
-]
-Image = Annotated[
-    str,
-    typer.Option(help="The image, with its registry and tag.", parser=read_word, metavar="IMAGE"),
+    str, typer.Option("--name", help="Name of the stack.", parser=read_stack, metavar="NAME")
 ]
 Secret = Annotated[
     str,
     typer.Option(
         help="Name of the docker secret that holds the swarm's token.",
-        parser=read_word,
+        parser=read_secret,
         metavar="NAME",
     ),
 ]
@@ -60,7 +74,7 @@ File = Annotated[
     ),
 ]
 
-IMAGE, SECRET, STACK = DEFAULT_IMAGE, DEFAULT_SECRET, DEFAULT_STACK
+SECRET, STACK = DEFAULT_SECRET, DEFAULT_STACK
 
 
 def packaged(name: str) -> Path:
@@ -147,8 +161,20 @@ def confirm(question: str) -> bool:
         raise nobody_answers() from error
 
 
-def require_name(name: str, confirmed: str | None, lines: Iterable[str]) -> None:
-    """DeployError unless this name was typed: what these commands delete cannot be had back."""
+def require_confirmation(
+    name: str, confirmed: str | None, lines: Iterable[str], *, deletes: bool, is_dry_run: bool
+) -> None:
+    """Have this name typed if the commands delete what was trained, which cannot be had back.
+
+    A dry run asks for no name, but takes no wrong one.
+
+    Raises:
+        DeployError: another name was typed, or given.
+    """
+    if not deletes and confirmed is not None:
+        raise typer.BadParameter("--confirm answers what --volumes asks: give both, or neither")
+    if not deletes or (is_dry_run and confirmed is None):
+        return
     if confirmed is None:
         show_plan(lines)
         question = f"this deletes what {name} trained on this machine; type {name} to go on"
@@ -158,6 +184,26 @@ def require_name(name: str, confirmed: str | None, lines: Iterable[str]) -> None
             raise nobody_answers(f"--confirm {name}") from error
     if confirmed != name:
         raise DeployError(f"not confirmed: {confirmed!r} is not {name!r}; nothing was changed")
+
+
+def refuse_together(command: typer.Context, flag: str, why: str, *others: str) -> None:
+    """Usage error if one of `others` was typed besides `flag`, which leaves it nothing to do.
+
+    Args:
+        command: What was called.
+        flag: The one that counts.
+        why: What it means, for the message.
+        others: Names of the command's parameters.
+    """
+    for parameter in command.command.params:
+        source = command.get_parameter_source(parameter.name or "")
+        if parameter.name in others and source is not None and source.name == "COMMANDLINE":
+            name = (
+                parameter.opts[0]
+                if parameter.opts[0].startswith("-")
+                else parameter.opts[0].upper()
+            )
+            raise typer.BadParameter(f"{flag} and {name} exclude each other: {why}")
 
 
 def nobody_answers(flag: str = "--yes") -> typer.BadParameter:

@@ -13,7 +13,7 @@ from neuroswarm.cli.deploy_operator import (
     Operator,
     StackName,
     Yes,
-    require_name,
+    require_confirmation,
 )
 
 
@@ -45,8 +45,7 @@ def remove(
 
     operator = Operator(dry_run, yes or volumes)
     steps = plan_remove(name, with_volumes=volumes)
-    if volumes and not dry_run:
-        require_name(name, confirmed, map(str, steps))
+    require_confirmation(name, confirmed, map(str, steps), deletes=volumes, is_dry_run=dry_run)
     if operator.carry_out(steps):
         _say_what_stays(name, with_volumes=volumes)
 

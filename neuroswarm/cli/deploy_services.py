@@ -7,10 +7,19 @@ from typing import Annotated
 
 import typer
 
-from neuroswarm.cli.deploy_operator import STACK, DryRun, Operator, StackName, Yes
+from neuroswarm.cli.deploy_operator import (
+    STACK,
+    DryRun,
+    Operator,
+    StackName,
+    Yes,
+    read_image,
+    refuse_together,
+)
 from neuroswarm.cli.deploy_stack import Resolution, ResolveImage
 from neuroswarm.cli.exit_codes import ExitCode
 from neuroswarm.cli.options import read_word
+from neuroswarm.deployment import names
 
 
 class Service(StrEnum):
@@ -18,6 +27,16 @@ class Service(StrEnum):
 
     NODE = "node"
     TRACKER = "tracker"
+
+
+def read_delay(text: str) -> str:
+    """The duration that --delay was given; ConfigError if docker knows none like it."""
+    return names.require_duration("--delay", text)
+
+
+def read_since(text: str) -> str:
+    """The time that --since was given; ConfigError if docker knows none like it."""
+    return names.require_past("--since", text)
 
 
 Services = Annotated[
@@ -31,9 +50,15 @@ Services = Annotated[
 
 
 def update(
+    command: typer.Context,
     image: Annotated[
         str | None,
-        typer.Option(help="The image to change to, with its registry and tag.", show_default=False),
+        typer.Option(
+            help="The image to change to, with its registry and tag.",
+            parser=read_image,
+            metavar="IMAGE",
+            show_default=False,
+        ),
     ] = None,
     rollback: Annotated[
         bool, typer.Option("--rollback", help="Go back to what was before the last update.")
@@ -52,6 +77,8 @@ def update(
         str | None,
         typer.Option(
             help="Pause between them, like 60s. Default: as the stack file says, 60s.",
+            parser=read_delay,
+            metavar="DURATION",
             show_default=False,
         ),
     ] = None,
@@ -76,7 +103,10 @@ def update(
 
     if rollback == (image is not None):
         raise typer.BadParameter("give either --image or --rollback")
-    chosen = [f"{name}_{service.value}" for service in services or [Service.NODE]]
+    if rollback:
+        why = "it goes back at the pace that the service has, to the image that it had"
+        refuse_together(command, "--rollback", why, "parallelism", "delay", "resolve_image")
+    chosen = [f"{name}_{service.value}" for service in dict.fromkeys(services or [Service.NODE])]
     if image is None:
         steps = plan_rollback(chosen, is_detached=detach)
     else:
@@ -103,7 +133,12 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
     since: Annotated[
         str | None,
-        typer.Option(help="Only newer ones: 10m, 2h, or 2026-01-31T12:00:00.", show_default=False),
+        typer.Option(
+            help="Only newer ones: 10m, 2h, or 2026-01-31T12:00:00.",
+            parser=read_since,
+            metavar="TIME",
+            show_default=False,
+        ),
     ] = None,
     tail: Annotated[
         int | None,
@@ -163,7 +198,7 @@ def scale(
       neuroswarm deploy scale
     """
     typer.echo(SCALING)
-    if count is None or dry_run:
+    if count is None:
         return ExitCode.OK
     typer.echo(f"neuroswarm: cannot scale to {count}: see above; nothing was changed", err=True)
     return ExitCode.USAGE

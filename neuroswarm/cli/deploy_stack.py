@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,9 @@ from neuroswarm.cli.deploy_operator import (
     StackName,
     Yes,
     packaged,
+    read_image,
+    read_secret,
+    refuse_together,
 )
 from neuroswarm.cli.options import read_path, read_word
 from neuroswarm.deployment.variables import DEFAULT_IMAGE, DEFAULT_SECRET
@@ -40,7 +44,7 @@ TrackerHost = Annotated[
     str | None,
     typer.Option(
         help="Address of the machine that has the tracker, as the others reach it. Default: "
-        "what docker knows of the machine with its label.",
+        "what docker knows of the machine with its label. (env TRACKER_HOST)",
         parser=read_word,
         metavar="HOST",
         show_default=False,
@@ -62,7 +66,7 @@ StackImage = Annotated[
     typer.Option(
         "--image",
         help=f"The image, with its registry and tag. Default: {DEFAULT_IMAGE}. (env IMAGE)",
-        parser=read_word,
+        parser=read_image,
         metavar="IMAGE",
         show_default=False,
     ),
@@ -73,7 +77,7 @@ StackSecret = Annotated[
         "--secret",
         help="Name of the docker secret that holds the swarm's token. "
         f"Default: {DEFAULT_SECRET}. (env TOKEN_SECRET)",
-        parser=read_word,
+        parser=read_secret,
         metavar="NAME",
         show_default=False,
     ),
@@ -96,14 +100,45 @@ Variables = Annotated[
 ]
 
 
+def read_stack_files(
+    files: Sequence[Path], given: Mapping[str, str | None], *, requires_all: bool
+) -> dict[str, Word]:
+    """The variables that stack or compose files get, the settings that they mount being checked.
+
+    Args:
+        files: In the order in which docker joins them.
+        given: Values by the variable's name, None where none was given.
+        requires_all: Whether docker has no other source of a variable that a file requires.
+
+    Raises:
+        ConfigError: a file is not there, a variable has no use or a wrong value, or nodes would
+            refuse the settings.
+    """
+    from neuroswarm.cli.config import merge
+    from neuroswarm.deployment import stack_file
+    from neuroswarm.deployment.variables import choose_variables
+
+    texts = [stack_file.read_text(file) for file in files]
+    named = stack_file.find_variables(texts)
+    used = choose_variables(given, os.environ, named)
+    if requires_all:
+        stack_file.require_given(named, used, os.environ)
+    for settings in stack_file.find_settings(texts, files[0].parent):
+        merge({"config": settings}, {})
+    return used
+
+
 def deploy(
+    command: typer.Context,
     tracker_host: TrackerHost = None,
     image: StackImage = None,
     name: StackName = STACK,
     overlay: Annotated[
         bool,
         typer.Option(
-            "--overlay", help="On an overlay network, not the machines' own; without a tracker."
+            "--overlay",
+            help="On an overlay network, not the machines' own; without a tracker: our "
+            "stack-overlay.yml in place of stack.yml.",
         ),
     ] = False,
     files: Files = None,
@@ -133,20 +168,23 @@ def deploy(
       neuroswarm deploy deploy --file fleet/stack.yml --settings-version 2
     """
     from neuroswarm.deployment.service_plan import plan_deploy
-    from neuroswarm.deployment.variables import choose_variables, read_variables
+    from neuroswarm.deployment.variables import join_given, read_variables
 
-    chosen: dict[str, Word | None] = {
+    if overlay:
+        why = "a file says itself which network it is for (name that of the overlay: --file alone)"
+        refuse_together(command, "--overlay", why, "files")
+    flags = {
         "TRACKER_HOST": tracker_host,
         "IMAGE": image,
         "TOKEN_SECRET": secret,
         "SETTINGS_VERSION": settings_version,
-        **read_variables(variables or (), allows_others=bool(files)),
     }
-    used = choose_variables(chosen, os.environ, needs_tracker=not overlay)
-    packed = packaged("stack-overlay.yml" if overlay else "stack.yml")
+    stack_files = files or [packaged("stack-overlay.yml" if overlay else "stack.yml")]
+    given = join_given(flags, read_variables(variables or ()))
+    used = read_stack_files(stack_files, given, requires_all=True)
     steps = plan_deploy(
         name,
-        files or [packed],
+        stack_files,
         used,
         resolve_image=resolve_image.value,
         with_registry_auth=with_registry_auth,

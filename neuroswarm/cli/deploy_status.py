@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from neuroswarm.cli.deploy_operator import STACK, DryRun, Operator, StackName
+from neuroswarm.cli.deploy_operator import STACK, DryRun, Operator, StackName, refuse_together
 from neuroswarm.cli.ports import DEFAULT_HTTP_PORT
 from neuroswarm.errors import NeuroswarmError
 from neuroswarm.values import Endpoint, counted
@@ -22,6 +22,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def status(
+    command: typer.Context,
     name: StackName = STACK,
     port: Annotated[
         int, typer.Option(help="The nodes' HTTP port.", min=1, max=65535)
@@ -46,6 +47,8 @@ def status(
     from neuroswarm.deployment import fleet, service_plan
     from neuroswarm.deployment.readings import Machine, Task
 
+    if not ask:
+        refuse_together(command, "--no-ask", "no node is asked", "port", "timeout")
     operator = Operator(dry_run)
     found = operator.look(service_plan.plan_nodes())
     names = operator.look(service_plan.plan_services(name))

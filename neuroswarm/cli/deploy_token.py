@@ -18,6 +18,7 @@ from neuroswarm.cli.swarm_token import (
     read_token_file,
 )
 from neuroswarm.deployment.command import Fed
+from neuroswarm.errors import AdmissionError
 
 DEFAULT_FILE = Path("neuroswarm-token")
 
@@ -37,6 +38,14 @@ class TokenSource:
             return []
         return [f"neuroswarm token new --out {shlex.quote(str(self.new_file))}"]
 
+    @property
+    def remark(self) -> str:
+        """What a new token means, for who mistyped the name of a file that is there."""
+        return (
+            f"there is no {self.new_file}: a new token, of a new swarm, is made and kept in "
+            f"{self.new_file}"
+        )
+
     def keep(self) -> None:
         """Write a new token to its file, readable by its owner alone, and say so."""
         from neuroswarm.cli.token import write_token
@@ -52,19 +61,29 @@ def choose_source(token_file: Path | None, environment: Mapping[str, str]) -> To
     A file that is not there yet is to get a new token.
 
     Raises:
-        AdmissionError: a token is malformed, or a file cannot be read.
+        AdmissionError: a token is malformed, a variable is empty (as one that was meant to name
+            the token of a swarm is), or a file cannot be read or made.
     """
-    if token_file is None and environment.get(TOKEN_VARIABLE, "").strip():
+    named = environment.get(TOKEN_FILE_VARIABLE, "").strip()
+    is_said = TOKEN_VARIABLE in environment or TOKEN_FILE_VARIABLE in environment
+    if (
+        token_file is None
+        and is_said
+        and (environment.get(TOKEN_VARIABLE, "").strip() or not named)
+    ):
         text = find_token(None, None, environment)
         assert text is not None, "the variable has one"
         check_token(text)
         return TokenSource(Fed(text, f"printenv {TOKEN_VARIABLE} |"))
-    named = environment.get(TOKEN_FILE_VARIABLE, "").strip()
-    file = token_file or (Path(named) if named else DEFAULT_FILE)
+    file = (token_file or (Path(named) if named else DEFAULT_FILE)).expanduser()
     source = f"< {shlex.quote(str(file))}"
-    if not file.expanduser().exists():
+    if not file.exists():
         from neuroswarm.identity.token import SwarmToken
 
+        if not file.parent.is_dir():
+            raise AdmissionError(
+                f"there is no {file}, and no folder {file.parent} for a new token (is it mistyped?)"
+            )
         return TokenSource(Fed(SwarmToken.new().text, source), file)
     text = read_token_file(file)
     check_token(text)

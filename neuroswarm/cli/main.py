@@ -29,6 +29,7 @@ from neuroswarm.cli import (
 )
 from neuroswarm.cli.early_signals import leave
 from neuroswarm.cli.exit_codes import ExitCode, explain
+from neuroswarm.cli.suggestions import Commands, find_near
 
 # click's own errors (bad usage), wherever this version of typer keeps them
 _USAGE_ERRORS = tuple(
@@ -39,6 +40,7 @@ _USAGE_ERRORS = tuple(
 
 app = typer.Typer(
     name="neuroswarm",
+    cls=Commands,
     help="Train one model together on the computers you have, with no coordinator.",
     epilog="neuroswarm COMMAND --help explains a command; exit codes are in the README.",
     pretty_exceptions_enable=False,
@@ -52,14 +54,14 @@ app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.command()(export.export)
 app.command()(generate.generate)
-app.add_typer(config.app, name="config")
-app.add_typer(data.app, name="data")
-app.add_typer(token.app, name="token")
-app.add_typer(owner.app, name="owner")
-app.add_typer(rules.app, name="rules")
-app.add_typer(service.app, name="service")
-app.add_typer(deploy.app, name="deploy")
-app.add_typer(bench.app, name="bench")
+app.add_typer(config.app, name="config", cls=Commands)
+app.add_typer(data.app, name="data", cls=Commands)
+app.add_typer(token.app, name="token", cls=Commands)
+app.add_typer(owner.app, name="owner", cls=Commands)
+app.add_typer(rules.app, name="rules", cls=Commands)
+app.add_typer(service.app, name="service", cls=Commands)
+app.add_typer(deploy.app, name="deploy", cls=Commands)
+app.add_typer(bench.app, name="bench", cls=Commands)
 
 
 @app.callback(invoke_without_command=True)
@@ -88,6 +90,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = app(list(arguments), prog_name="neuroswarm", standalone_mode=False)
     except _USAGE_ERRORS as error:
+        if offered := getattr(error, "possibilities", None):  # of a flag that there is not
+            error.possibilities = find_near(error.option_name, offered)  # type: ignore[attr-defined]
         return _fail(
             ExitCode.USAGE, " ".join(cast("typer.BadParameter", error).format_message().split())
         )

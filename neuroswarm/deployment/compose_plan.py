@@ -5,25 +5,34 @@ Refuses to run them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from neuroswarm.deployment.command import Command, Word, docker
+from neuroswarm.errors import ConfigError
 
 PROJECT = "neuroswarm-dev"
 """Not the name of the stack: volumes of one name would be one, and end together."""
 SERVICE = "node"
+DOCKERFILE = "neuroswarm/deployment/files/Dockerfile"
+"""In the sources, where compose.yml looks for it."""
 
 
-def plan_up(file: Path, image: str, num_nodes: int, *, context: Path | None) -> list[Command]:
-    """Start so many nodes, or change their number; build the image first if there is a context."""
-    variables: dict[str, Word] = {"IMAGE": image}
-    flags = ["--detach", "--scale", f"{SERVICE}={num_nodes}"]
-    if context is not None:
-        variables["CONTEXT"] = str(context.resolve())
-        flags.append("--build")
-    else:
-        flags.append("--no-build")
+def plan_up(
+    file: Path, variables: Mapping[str, Word], num_nodes: int, *, builds: bool
+) -> list[Command]:
+    """Start so many nodes, or change their number; build the image first if told to."""
+    flags = ["--detach", "--scale", f"{SERVICE}={num_nodes}", "--build" if builds else "--no-build"]
     return [docker(*_project(file), "up", *flags, variables=variables)]
+
+
+def require_sources(context: Path) -> None:
+    """ConfigError if this is no folder that the image can be built from by our compose file."""
+    if not (context / DOCKERFILE).is_file():
+        raise ConfigError(
+            f"nothing to build from in {context}: there is no {DOCKERFILE} (name the folder of "
+            "neuroswarm's sources)"
+        )
 
 
 def plan_down(file: Path, *, with_volumes: bool) -> list[Command]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from neuroswarm.deployment.command import Command, docker
+from neuroswarm.deployment.names import PUSHED, require_image, require_pushed_image
+from neuroswarm.deployment.variables import read_variables
 from neuroswarm.errors import ConfigError
 
 FLEET = ("linux/amd64", "linux/arm64")
@@ -46,8 +48,13 @@ def plan_build(recipe: Recipe, *, load: bool) -> list[Command]:
     """Build; into this engine's images with `load`, else into the builder's cache.
 
     Raises:
-        ConfigError: several platforms are to be loaded, which engines cannot hold under one tag.
+        ConfigError: several platforms are to be loaded, which engines cannot hold under one tag,
+            or the image's name has a digest.
     """
+    if "@" in recipe.image:
+        raise ConfigError(
+            f"no name to build under: {recipe.image!r} has a digest (write NAME:TAG or {PUSHED})"
+        )
     if load and len(recipe.platforms) != 1:
         raise ConfigError(
             f"--load takes one platform: {','.join(recipe.platforms)} are "
@@ -58,18 +65,18 @@ def plan_build(recipe: Recipe, *, load: bool) -> list[Command]:
 
 
 def candidate(image: str) -> str:
-    """The tag under which an image is looked at before it gets its own."""
-    require_tag(image)
-    return f"{image}-candidate"
+    """The tag under which an image is looked at before it gets its own.
+
+    Raises:
+        ConfigError: the image's name is none to push under.
+    """
+    return require_image(f"{require_pushed_image(image)}-candidate")
 
 
-def require_tag(image: str) -> None:
-    """ConfigError if the image's name has no tag, or is named by a digest."""
-    if "@" in image or ":" not in image.rpartition("/")[2]:
-        raise ConfigError(
-            f"no name to push under: {image!r} (write REGISTRY/NAME:TAG, "
-            "like registry.lan:5000/neuroswarm:0.1.0)"
-        )
+def read_build_arguments(texts: Sequence[str]) -> tuple[str, ...]:
+    """NAME=VALUE pairs as they are; ConfigError if one is none, or two are of one name."""
+    read_variables(texts)
+    return tuple(texts)
 
 
 def plan_candidate(recipe: Recipe) -> list[Command]:

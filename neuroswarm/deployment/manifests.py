@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from neuroswarm.errors import DeployError
+from neuroswarm.errors import ConfigError, DeployError
 
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 """What registries take at most."""
@@ -68,7 +68,16 @@ def require_platforms(
 
 
 def require_several(platforms: Sequence[str], *, is_single_meant: bool) -> None:
-    """DeployError if an image for one kind of processor is to be pushed and that is not meant."""
+    """DeployError if an image for one kind of processor is to be pushed and that is not meant.
+
+    Raises:
+        ConfigError: it is meant, but there are several kinds.
+    """
+    if len(platforms) > 1 and is_single_meant:
+        raise ConfigError(
+            f"--single takes one platform: {','.join(platforms)} are {len(platforms)} (add "
+            "--platforms linux/amd64, or leave --single out)"
+        )
     if len(platforms) < 2 and not is_single_meant:
         raise DeployError(
             f"an image for {platforms[0]} alone is not pushed: the other machines of a mixed "

@@ -5,6 +5,7 @@ Refuses to run them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from neuroswarm.deployment.command import Command, Fed, Output, Step, UntilEmpty, docker
@@ -73,7 +74,7 @@ def require_no_worker(*, is_active: bool, is_manager: bool) -> None:
 
 def require_join_token(text: str) -> None:
     """ConfigError if this is no join token of docker's."""
-    if not text.startswith("SWMTKN-"):
+    if not re.fullmatch(r"SWMTKN-[A-Za-z0-9.-]+", text):
         raise ConfigError(
             "no join token of a docker swarm: it begins with SWMTKN- (on a manager: `docker swarm "
             "join-token worker`; the swarm token of neuroswarm is another thing, and travels as a "

@@ -5,9 +5,11 @@ Refuses to read the environment; it is given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from neuroswarm.deployment import names
 from neuroswarm.deployment.command import Output, Word, docker
 from neuroswarm.deployment.labels import TRACKER
 from neuroswarm.errors import ConfigError
@@ -42,8 +44,29 @@ TRACKER_ADDRESS: Final = Output(
 """Address of the machine that has the tracker, as the docker swarm knows it."""
 
 
+FLAGS: Final = {
+    "TRACKER_HOST": "--tracker-host",
+    "IMAGE": "--image",
+    "TOKEN_SECRET": "--secret",
+    "SETTINGS_VERSION": "--settings-version",
+}
+"""Flags of their own that variables have."""
+
+_DEFAULTS: Final[Mapping[str, Word]] = {
+    "IMAGE": DEFAULT_IMAGE,
+    "TOKEN_SECRET": DEFAULT_SECRET,
+    "SETTINGS_VERSION": "1",
+    "TRACKER_HOST": TRACKER_ADDRESS,
+}
+_PORTS: Final = ("NODE_PORT", "GRPC_PORT", "HEARTBEAT_PORT")
+_MIN_MTU = 68
+"""What every IPv4 network bears (RFC 791, section 3.2)."""
+_CONFIG_NAME = "neuroswarm-node-"
+"""What SETTINGS_VERSION is put behind."""
+
+
 def choose_variables(
-    given: Mapping[str, Word | None], environment: Mapping[str, str], *, needs_tracker: bool
+    given: Mapping[str, str | None], environment: Mapping[str, str], named: Collection[str]
 ) -> dict[str, Word]:
     """What a stack file gets: what was given, else what the environment has, else the default.
 
@@ -51,44 +74,79 @@ def choose_variables(
 
     Args:
         given: Values by the variable's name, None where none was given.
-        environment: Looked at for the names of our stack files.
-        needs_tracker: Whether there has to be an address of the tracker: by default that of the
-            machine with the label.
+        environment: Looked at for the names of our stack files; an empty value is none.
+        named: Variables that the stack files name; others are left out. Who names TRACKER_HOST
+            gets the address of the machine with the tracker's label by default.
+
+    Raises:
+        ConfigError: a value was given that the files have no use for, or docker or a node would
+            refuse one.
     """
-    defaults: dict[str, Word] = {
-        "IMAGE": DEFAULT_IMAGE,
-        "TOKEN_SECRET": DEFAULT_SECRET,
-        "SETTINGS_VERSION": "1",
-    }
-    if needs_tracker:
-        defaults["TRACKER_HOST"] = TRACKER_ADDRESS
+    for name, value in given.items():
+        if value is not None and name not in named:
+            raise ConfigError(
+                f"no variable of the stack files: {name}"
+                f"{f', which {FLAGS[name]} is for' if name in FLAGS else ''} "
+                f"(there are: {', '.join(named) or 'none'})"
+            )
     chosen: dict[str, Word] = {}
     for name in dict.fromkeys((*STACK_VARIABLES, *given)):
-        for value in (given.get(name), environment.get(name), defaults.get(name)):
-            if value is not None:
-                chosen[name] = value
+        said = environment.get(name) if name in STACK_VARIABLES else None
+        for word in (given.get(name), said or None, _DEFAULTS.get(name)):
+            if word is not None and name in named:
+                chosen[name] = word
                 break
+    for name, word in chosen.items():
+        if isinstance(word, str):
+            _check(name, word)
+    _require_two_ports(chosen)
     return chosen
 
 
-def read_variables(assignments: Sequence[str], *, allows_others: bool) -> dict[str, str]:
-    """What NAME=VALUE pairs say.
-
-    Args:
-        assignments: The pairs.
-        allows_others: Whether names are allowed that our stack files do not have.
-
-    Raises:
-        ConfigError: this is no such pair, or a name that is not allowed.
-    """
-    read = {}
+def read_variables(assignments: Sequence[str]) -> dict[str, str]:
+    """What NAME=VALUE pairs say; ConfigError if one is no such pair, or two are of one name."""
+    read: dict[str, str] = {}
     for text in assignments:
         name, equals, value = text.partition("=")
-        if not equals or not name.isidentifier():
+        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise ConfigError(f"no variable: {text!r} (write NAME=VALUE)")
-        if name not in STACK_VARIABLES and not allows_others:
-            raise ConfigError(
-                f"no variable of the stack files: {name} (there are: {', '.join(STACK_VARIABLES)})"
-            )
+        if name in read:
+            raise ConfigError(f"{name} is given twice: {read[name]!r} and {value!r} (give one)")
         read[name] = value
     return read
+
+
+def join_given(
+    flags: Mapping[str, str | None], variables: Mapping[str, str]
+) -> dict[str, str | None]:
+    """What flags and NAME=VALUE pairs give together; ConfigError if both give one variable."""
+    for name in variables:
+        if flags.get(name) is not None:
+            raise ConfigError(
+                f"{name} is given twice: {FLAGS[name]} {flags[name]} and --variable "
+                f"{name}={variables[name]} (give one)"
+            )
+    return {**flags, **variables}
+
+
+def _check(name: str, value: str) -> None:
+    """ConfigError if what our stack files do with the variable cannot work with this value."""
+    if name in _PORTS:
+        names.require_number(name, value, 1, names.MAX_PORT)
+    elif name == "MTU":
+        names.require_number(name, value, _MIN_MTU, 65535)
+    elif name == "TRACKER_HOST":
+        names.require_host(name, value)
+    elif name == "IMAGE":
+        names.require_image(value)
+    elif name == "TOKEN_SECRET":
+        names.require_secret(value)
+    elif name == "SETTINGS_VERSION":
+        names.require_object("SETTINGS_VERSION", value, prefix=_CONFIG_NAME)
+
+
+def _require_two_ports(chosen: Mapping[str, Word]) -> None:
+    """ConfigError if HTTP and gRPC are to have one port of a machine."""
+    http, grpc = (chosen.get(name) for name in _PORTS[:2])
+    if http is not None and http == grpc:
+        raise ConfigError(f"NODE_PORT and GRPC_PORT are one: {http} (give different ones)")

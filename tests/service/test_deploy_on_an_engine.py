@@ -73,9 +73,11 @@ def deploy(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[str, list[st
 def test_a_fleet_from_its_beginning_to_its_end(fleet: Path, capfd: pytest.CaptureFixture[str]):
     planned, _ = deploy(capfd, "init", "--dry-run")
     printed, ran = deploy(capfd, "init", "--yes")
-    assert [line for line in planned.splitlines() if "docker node update" not in line][1:] == [
+    commands = [line for line in planned.splitlines() if not line.startswith("#")]
+    assert [line for line in commands if "docker node update" not in line] == [
         line for line in ran if "docker node" not in line
     ]
+    assert "a new token, of a new swarm, is made and kept in neuroswarm-token" in printed
     assert "neuroswarm deploy join" in printed
     assert "SWMTKN-1-" in printed
     assert docker("secret", "ls", "--format", "{{.Name}}").split() == ["neuroswarm_token"]

@@ -108,8 +108,8 @@ def test_plugins_know_their_commands_or_are_named_as_missing(
             *image_plan.plan_candidate(RECIPE),
         ],
         "compose": [
-            *compose_plan.plan_up(file, "a:1", 2, context=None),
-            *compose_plan.plan_up(file, "a:1", 2, context=tmp_path),
+            *compose_plan.plan_up(file, {"IMAGE": "a:1"}, 2, builds=False),
+            *compose_plan.plan_up(file, {"IMAGE": "a:1"}, 2, builds=True),
             *compose_plan.plan_down(file, with_volumes=True),
         ],
     }

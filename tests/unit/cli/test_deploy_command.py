@@ -1,5 +1,6 @@
 """`neuroswarm deploy` as users meet it, without docker: dry runs, questions, mistakes."""
 
+import inspect
 import io
 import os
 import re
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from neuroswarm.cli import deploy_services
+from neuroswarm.cli import deploy_compose, deploy_services
 from neuroswarm.cli.deploy import app
 from neuroswarm.cli.deploy_operator import packaged
 from neuroswarm.cli.main import run
@@ -48,7 +49,8 @@ def dry(capsys: Capture, *words: str) -> list[str]:
 
 
 def test_init_shows_all_that_it_does(capsys: Capture):
-    assert dry(capsys, "init", "--advertise", "10.0.0.5")[1:] == [
+    lines = dry(capsys, "init", "--advertise", "10.0.0.5")
+    assert [line for line in lines if not line.startswith("# ")] == [
         "docker version --format '{{.Server.Version}}'",
         "docker info --format '{{json .Swarm}}'",
         "neuroswarm token new --out neuroswarm-token",
@@ -136,8 +138,82 @@ def test_update_and_rollback(capsys: Capture):
 def test_scale_explains_and_changes_nothing(capsys: Capture):
     assert run(["deploy", "scale"]) == 0
     assert "neuroswarm deploy label NODE --skip" in capsys.readouterr().out
-    assert run(["deploy", "scale", "4"]) == 2
+    assert run(["deploy", "scale", "4", "--dry-run"]) == 2
     assert "cannot scale to 4" in capsys.readouterr().err
+
+
+def test_a_new_token_is_told(capsys: Capture):
+    remark = "there is no nope: a new token, of a new swarm, is made and kept in nope"
+    lines = dry(capsys, "init", "--token-file", "nope")
+    assert lines[lines.index(f"# {remark}") + 1] == "neuroswarm token new --out nope"
+    assert run(["token", "new", "--out", "nope"]) == 0
+    capsys.readouterr()
+    assert "new token" not in " ".join(dry(capsys, "init", "--token-file", "nope"))
+
+
+@pytest.mark.parametrize("variable", ["NEUROSWARM_TOKEN", "NEUROSWARM_TOKEN_FILE"])
+def test_an_empty_variable_makes_no_new_swarm(
+    variable: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(variable, "")
+    assert run(["deploy", "init", "--dry-run"]) == 77
+    assert f"{variable} is given without a value" in capsys.readouterr().err
+
+
+def test_what_a_file_of_ones_own_needs_is_read_in_it(capsys: Capture):
+    assert run(["deploy", "files", "--to", "fleet"]) == 0
+    capsys.readouterr()
+    [line] = dry(capsys, "deploy", "--file", "fleet/stack-overlay.yml", "--variable", "MTU=1280")
+    assert "TRACKER_HOST" not in line
+    assert "MTU=1280" in line
+    [line] = dry(capsys, "deploy", "--file", "fleet/stack.yml")
+    assert "TRACKER_HOST=" in line
+    accept = Path("fleet/accept.yml")
+    accept.write_text('secrets: {other: {external: true, name: "${OTHER:?which}"}}\n')
+    joined = ("deploy", "--file", "fleet/stack.yml", "--file", str(accept))
+    assert run(["deploy", *joined, "--dry-run"]) == 78
+    assert "the stack file requires OTHER" in capsys.readouterr().err
+    assert "OTHER=t2" in dry(capsys, *joined, "--variable", "OTHER=t2")[0]
+
+
+@pytest.mark.parametrize("verb", [["deploy", "--file", "stack"], ["compose", "up", "--file", "c"]])
+def test_settings_that_nodes_would_refuse_are_not_deployed(verb: list[str], capsys: Capture):
+    assert run(["deploy", "files", "--to", "fleet"]) == 0
+    file = {"stack": "fleet/stack.yml", "c": "fleet/compose.yml"}[verb[-1]]
+    words = [*verb[:-1], file]
+    capsys.readouterr()
+    assert len(dry(capsys, *words)) == 1
+    Path("fleet/node.toml").write_text("[training]\nmodle = 'rwkv7'\n")
+    assert run(["deploy", *words, "--dry-run"]) == 78
+    assert "fleet/node.toml: unknown setting 'training.modle'" in capsys.readouterr().err
+    Path("fleet/node.toml").unlink()
+    assert run(["deploy", *words, "--yes"]) == 78
+    assert "cannot read fleet/node.toml" in capsys.readouterr().err
+
+
+def test_compose_takes_the_image_of_the_environment(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("IMAGE", "a.b/c:1")
+    assert "IMAGE=a.b/c:1" in dry(capsys, "compose", "up")[0]
+    [line] = dry(capsys, "compose", "up", "--image", "d:2", "--build", str(SOURCES))
+    assert f"env IMAGE=d:2 CONTEXT={SOURCES} docker compose" in line
+    assert line.endswith("--build")
+
+
+def test_every_verb_takes_a_dry_run():
+    commands = [*app.registered_commands, *deploy_compose.app.registered_commands]
+    for command in commands:
+        assert command.callback is not None
+        assert "dry_run" in inspect.signature(command.callback).parameters, command.callback
+
+
+def test_copying_may_be_tried_first(capsys: Capture):
+    source = packaged("")
+    assert dry(capsys, "files", "--to", "fleet") == [f"cp -r {source} fleet"]
+    assert dry(capsys, "files", "--to", "a/fleet") == ["mkdir -p a", f"cp -r {source} a/fleet"]
+    assert list(Path().iterdir()) == []
+    assert dry(capsys, "files") == [str(source)]
 
 
 def test_files_are_copied_to_be_changed(capsys: Capture):
@@ -160,10 +236,44 @@ def test_files_are_copied_to_be_changed(capsys: Capture):
         (["build"], 78, "nothing to build from in ."),
         (["build", str(SOURCES), "--load"], 78, "--load takes one platform"),
         (["build", str(SOURCES), "--platforms", "arm64"], 78, "no platforms: 'arm64'"),
-        (["push", "--image", "a:1"], 78, "nothing to build from in ."),
-        (["push", "--image", "a"], 78, "write REGISTRY/NAME:TAG"),
-        (["push", "--platforms", "linux/amd64"], 70, "linux/amd64 alone is not pushed"),
+        (["push", "--image", "me/a:1"], 78, "nothing to build from in ."),
+        (["push"], 78, "give --image (write REGISTRY/NAME:TAG"),
+        (["push", "--image", "neuroswarm:latest"], 78, "docker.io/library"),
+        (["push", "--image", "me/a"], 78, "'me/a' has no tag; docker would take latest"),
+        (["push", "--image", "a.b/c:1", "--platforms", "linux/amd64"], 70, "alone is not pushed"),
+        (["push", "--image", "a.b/c:1", "--single"], 78, "--single takes one platform"),
+        (["build", str(SOURCES), "--file", "nofile"], 78, "no Dockerfile: there is no nofile"),
+        (["build", str(SOURCES), "--file", "."], 78, "no Dockerfile: . is a folder"),
+        (["build", str(SOURCES), "--build-arg", "X"], 78, "write NAME=VALUE"),
+        (["build", str(SOURCES), "--image", "a@sha256:" + "0" * 64], 78, "has a digest"),
+        (["deploy", "--file", "nofile"], 78, "there is no nofile"),
+        (["compose", "up", "--file", "nofile"], 78, "there is no nofile"),
+        (["compose", "down", "--file", "nofile"], 78, "there is no nofile"),
+        (["compose", "up", "--build", "nowhere"], 78, "nothing to build from in nowhere"),
+        (["compose", "up", "--build", "."], 78, "nothing to build from in ."),
         (["deploy", "--variable", "X=1"], 78, "no variable of the stack files: X"),
+        (["deploy", "--variable", "MTU=1280"], 78, "no variable of the stack files: MTU"),
+        (["deploy", "--overlay", "--tracker-host", "x"], 78, "which --tracker-host is for"),
+        (["deploy", "--overlay", "--variable", "NODE_PORT=1"], 78, "stack files: NODE_PORT"),
+        (["deploy", "--variable", "NODE_PORT=99999999"], 78, "no number from 1 to 65535"),
+        (["deploy", "--variable", "GRPC_PORT=0"], 78, "no number from 1 to 65535"),
+        (["deploy", "--settings-version", "x y"], 78, "no SETTINGS_VERSION: 'x y'"),
+        (["deploy", "--secret", "a/b"], 78, "no name of a docker secret: 'a/b'"),
+        (["deploy", "--tracker-host", "10.0.0.5:7100"], 78, "with no port after it"),
+        (["deploy", "--image", "https://a.b/c:1"], 78, "no name of an image"),
+        (["deploy", "--image", "a", "--variable", "IMAGE=b"], 78, "IMAGE is given twice"),
+        (["deploy", "--variable", "MTU=1", "--variable", "MTU=2"], 78, "MTU is given twice"),
+        (["join", "10.0.0.5:99999", "--join-token", "SWMTKN-1-x"], 78, "no address of a machine"),
+        (["join", "http://10.0.0.5", "--join-token", "SWMTKN-1-x"], 78, "no http:// before it"),
+        (["join", "10.0.0.5;rm", "--join-token", "SWMTKN-1-x"], 78, "no address of a machine"),
+        (["join", "10.0.0.5", "--join-token", "SWMTKN-1-x;y"], 78, "begins with SWMTKN-"),
+        (["init", "--advertise", "10.0.0.5:0"], 78, "no address of a machine"),
+        (["init", "--dry-run", "--token-file", "no/file"], 77, "no folder no for a new token"),
+        (["update", "--image", "a:2", "--delay", "60"], 78, "--delay is no duration: '60'"),
+        (["logs", "--since", "yesterday"], 78, "--since is no time: 'yesterday'"),
+        (["remove", "--name", "a.b"], 78, "no name of a stack: 'a.b'"),
+        (["remove", "--volumes", "--confirm", "x", "--dry-run"], 70, "'x' is not 'neuroswarm'"),
+        (["files", "--to", "bad/fleet", "--dry-run"], 78, "bad/fleet is below a file"),
         (["update"], 2, "give either --image or --rollback"),
         (["update", "--image", "a", "--rollback"], 2, "give either --image or --rollback"),
         (["remove", "--volumes", "--confirm", "other"], 70, "'other' is not 'neuroswarm'"),
@@ -181,6 +291,36 @@ def test_mistakes_are_one_line_and_an_exit_code(
     assert line in told[-1]
     assert told[-1].startswith("neuroswarm: ")
     assert all(other.startswith("+ docker ") for other in told[:-1])
+
+
+BUILT = ["push", "--image", "a.b/c:1", "--from", "a:1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "pair"),
+    [
+        (["deploy", "--overlay", "--file", "x"], "--overlay and --file"),
+        ([*BUILT, "--file", "x"], "--from and --file"),
+        ([*BUILT, "--build-arg", "A=1"], "--from and --build-arg"),
+        ([*BUILT, "--builder", "x"], "--from and --builder"),
+        ([*BUILT, "folder"], "--from and CONTEXT"),
+        (["update", "--rollback", "--delay", "5s"], "--rollback and --delay"),
+        (["update", "--rollback", "--parallelism", "1"], "--rollback and --parallelism"),
+        (["update", "--rollback", "--resolve-image", "never"], "--rollback and --resolve-image"),
+        (["status", "--no-ask", "--port", "7101"], "--no-ask and --port"),
+        (["status", "--no-ask", "--timeout", "3"], "--no-ask and --timeout"),
+        (["remove", "--confirm", "neuroswarm"], "--confirm answers what --volumes asks"),
+        (["compose", "down", "--confirm", "neuroswarm"], "--confirm answers what --volumes asks"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_flags_of_which_one_would_be_ignored_are_refused(
+    words: list[str], pair: str, capsys: Capture
+):
+    assert run(["deploy", *words, "--dry-run"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert pair in told
+    assert "docker" not in told.replace("neuroswarm deploy", "")
 
 
 @pytest.fixture
@@ -253,7 +393,9 @@ def test_examples_of_the_help_can_be_run(line: str, monkeypatch: pytest.MonkeyPa
     words = shlex.split(line)[1:]
     if "build" in words or "push" in words:
         monkeypatch.chdir(SOURCES)
-    if "files" not in words and "--dry-run" not in words:
+    if "--file" in words:
+        assert run(["deploy", "files", "--to", "fleet"]) == 0
+    if "--dry-run" not in words:
         words.append("--dry-run")
     assert run(words) == 0
 

@@ -1,5 +1,6 @@
 """Which docker commands each verb plans, and what none of them may hold."""
 
+import re
 from itertools import chain
 from pathlib import Path
 
@@ -10,9 +11,18 @@ from neuroswarm.deployment.command import Command, Fed, Output, UntilEmpty
 from neuroswarm.deployment.image_plan import Recipe
 from neuroswarm.deployment.labels import NodeClass, choose_labels
 from neuroswarm.deployment.service_plan import LogWishes, Pace
-from neuroswarm.deployment.variables import DEFAULT_STACK, choose_variables, read_variables
+from neuroswarm.deployment.variables import (
+    DEFAULT_IMAGE,
+    DEFAULT_STACK,
+    STACK_VARIABLES,
+    choose_variables,
+    join_given,
+    read_variables,
+)
 from neuroswarm.errors import ConfigError, DockerUnavailable
 
+OVERLAY = ("IMAGE", "TOKEN_SECRET", "SETTINGS_VERSION", "MTU")
+"""What stack-overlay.yml names."""
 RECIPE = Recipe("registry.lan:5000/neuroswarm:1", Path("src"), Path("Dockerfile"))
 
 
@@ -93,7 +103,7 @@ def test_volumes_go_only_after_the_containers_that_use_them():
 
 def test_all_that_counts_of_the_environment_is_named_in_the_command():
     given, around = {"IMAGE": "a:1", "MTU": None}, {"IMAGE": "b", "MTU": "1280", "HOME": "/root"}
-    used = choose_variables(given, around, needs_tracker=False)
+    used = choose_variables(given, around, OVERLAY)
     [command] = service_plan.plan_deploy("ns", [Path("s.yml")], used, resolve_image="never")
     assert str(command) == (
         "env IMAGE=a:1 TOKEN_SECRET=neuroswarm_token SETTINGS_VERSION=1 MTU=1280 "
@@ -107,20 +117,58 @@ def test_files_of_a_stack_are_joined_in_their_order():
     assert "--compose-file stack.yml --compose-file accept.yml" in str(command)
 
 
-def test_only_files_of_ones_own_have_other_variables():
-    assert read_variables(["MTU=1280"], allows_others=False) == {"MTU": "1280"}
-    given = read_variables(["OTHER=a=b"], allows_others=True)
-    assert choose_variables(given, {}, needs_tracker=False)["OTHER"] == "a=b"
-    with pytest.raises(ConfigError, match="no variable of the stack files: OTHER"):
-        read_variables(["OTHER=1"], allows_others=False)
-    for wrong in ("MTU", "=1", "A B=1"):
-        with pytest.raises(ConfigError, match="write NAME=VALUE"):
-            read_variables([wrong], allows_others=True)
+def test_a_file_gets_the_variables_that_it_names_and_no_others():
+    given = read_variables(["OTHER=a=b"])
+    assert choose_variables(given, {"NODE_PORT": "x"}, ("OTHER",)) == {"OTHER": "a=b"}
+    with pytest.raises(ConfigError, match=r"no variable of the stack files: OTHER \(there are: "):
+        choose_variables(given, {}, OVERLAY)
+
+
+@pytest.mark.parametrize("wrong", ["MTU", "=1", "A B=1", "é=1", "-x=1"])
+def test_what_assigns_nothing_is_no_variable(wrong: str):
+    with pytest.raises(ConfigError, match="write NAME=VALUE"):
+        read_variables([wrong])
+
+
+def test_one_variable_has_one_source():
+    with pytest.raises(ConfigError, match="MTU is given twice: '1' and '2'"):
+        read_variables(["MTU=1", "MTU=2"])
+    assert join_given({"IMAGE": None}, {"IMAGE": "a"}) == {"IMAGE": "a"}
+    with pytest.raises(ConfigError, match="IMAGE is given twice: --image b and --variable IMAGE=a"):
+        join_given({"IMAGE": "b"}, {"IMAGE": "a"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((port, value) for port in ("NODE_PORT", "GRPC_PORT") for value in ("0", "65536", "7 1")),
+        ("HEARTBEAT_PORT", "-1"),
+        ("MTU", "67"),
+        ("TRACKER_HOST", "http://a"),
+        ("IMAGE", "A B"),
+        ("TOKEN_SECRET", "x" * 65),
+        ("SETTINGS_VERSION", "-1"),
+    ],
+)
+def test_values_that_cannot_work_are_refused_wherever_they_are_from(name: str, value: str):
+    for given, around in (({name: value}, {}), ({}, {name: value})):
+        with pytest.raises(ConfigError, match=re.escape(repr(value))):
+            choose_variables(given, around, STACK_VARIABLES)
+
+
+def test_one_port_is_not_given_twice():
+    given = {"NODE_PORT": "7201", "GRPC_PORT": "7201"}
+    with pytest.raises(ConfigError, match="NODE_PORT and GRPC_PORT are one: 7201"):
+        choose_variables(given, {}, STACK_VARIABLES)
+
+
+def test_an_empty_variable_of_the_environment_is_none():
+    assert choose_variables({}, {"IMAGE": ""}, ("IMAGE",)) == {"IMAGE": DEFAULT_IMAGE}
 
 
 def test_without_a_host_the_tracker_is_where_its_label_is():
-    assert "TRACKER_HOST" not in choose_variables({}, {}, needs_tracker=False)
-    line = str(choose_variables({}, {}, needs_tracker=True)["TRACKER_HOST"])
+    assert "TRACKER_HOST" not in choose_variables({}, {}, OVERLAY)
+    line = str(choose_variables({}, {}, STACK_VARIABLES)["TRACKER_HOST"])
     assert "{{.Status.Addr}}" in line
     assert "node.label=neuroswarm.tracker=true" in line
 
@@ -177,10 +225,10 @@ def test_platforms_are_read_once_each():
 
 
 def test_compose_builds_only_what_it_is_told_to():
-    [plain] = compose_plan.plan_up(Path("c.yml"), "a:1", 4, context=None)
-    [building] = compose_plan.plan_up(Path("c.yml"), "a:1", 4, context=Path("/src"))
+    [plain] = compose_plan.plan_up(Path("c.yml"), {}, 4, builds=False)
+    [building] = compose_plan.plan_up(Path("c.yml"), {"CONTEXT": "/src"}, 4, builds=True)
     assert "--scale node=4 --no-build" in str(plain)
-    assert building.variables == {"IMAGE": "a:1", "CONTEXT": "/src"}
+    assert building.variables == {"CONTEXT": "/src"}
     assert building.words[-1] == "--build"
 
 
