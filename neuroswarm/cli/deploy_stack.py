@@ -55,7 +55,7 @@ Files = Annotated[
     typer.Option(
         "--file",
         help="A stack file of your own in place of ours (`neuroswarm deploy files` copies it); "
-        "given again, files are joined.",
+        "given again, files are joined. The settings that it mounts for nodes are checked.",
         parser=read_path,
         metavar="PATH",
         show_default=False,
