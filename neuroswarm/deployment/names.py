@@ -28,8 +28,8 @@ _IMAGE = re.compile(
     r"(?P<digest>@[a-zA-Z][a-zA-Z0-9]*:[0-9a-fA-F]{32,})?"
 )
 _OBJECT = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9_.-]*[a-zA-Z0-9])?")
-_SERVICE = re.compile(r"[a-zA-Z0-9](?:[-_]*[a-zA-Z0-9]+)*")
-_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?(?:ns|us|ms|s|m|h))+")
+_SERVICE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9_-]*[a-zA-Z0-9])?")
+_DURATION = re.compile(r"0|(?:[0-9]+(?:\.[0-9]*)?(?:ns|us|ms|s|m|h))+")
 _INSTANT = re.compile(
     r"[0-9]+(?:\.[0-9]+)?"
     r"|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}(?::[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?)?)?"

@@ -2,19 +2,20 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from neuroswarm.cli.main import run
-from neuroswarm.deployment import compose_plan, image_plan, service_plan, swarm_plan
+from neuroswarm.deployment import compose_plan, image_plan, names, service_plan, swarm_plan
 from neuroswarm.deployment.command import Command, Fed, Output, Step, UntilEmpty, docker
 from neuroswarm.deployment.engine import Engine
 from neuroswarm.deployment.image_plan import Recipe
 from neuroswarm.deployment.service_plan import LogWishes, Pace
-from neuroswarm.errors import DeployError, DockerUnavailable
+from neuroswarm.errors import ConfigError, DeployError, DockerUnavailable
 
 NOWHERE = "unix:///nowhere/docker.sock"
 RECIPE = Recipe("r.lan:5000/ns:1", Path("src"), Path("Dockerfile"), build_arguments=("A=b",))
@@ -118,6 +119,37 @@ def test_plugins_know_their_commands_or_are_named_as_missing(
         for command in commands:
             with pytest.raises(DockerUnavailable, match=said):
                 engine.read(command)
+
+
+IMAGES = (
+    *("a", "me/a:0.1.0", "r.lan:5000/a/b:1", "[fd00::5]:5000/a:1", "Registry/a", "a__b.c--d:1_x"),
+    *("A", "a/B", "a;b", "http://a.b/c:1", "a:", "a:-1", "a//b", "a@sha256:00"),
+)
+DURATIONS = ("60s", "1h30m", "1.5m", "0", "500ms", "60", "s", "1d", "5 s")
+
+
+def takes(check: Callable[[str], str], text: str) -> bool:
+    """Whether a check lets it pass."""
+    try:
+        return check(text) == text
+    except ConfigError:
+        return False
+
+
+def test_the_client_takes_the_images_and_durations_that_are_taken_here(
+    environment: Mapping[str, str],
+):
+    engine = Engine(environment, lambda _: None)
+    asked = [(names.require_image, docker("pull", image), image) for image in IMAGES]
+    for text in DURATIONS:
+        update = docker("service", "update", "--update-delay", text, "x")
+        asked.append((partial(names.require_duration, "--delay"), update, text))
+    for check, command, text in asked:
+        with pytest.raises(DeployError) as caught:
+            engine.read(command)
+        said = str(caught.value)
+        assert ("Cannot connect" in said) is takes(check, text), said
+        assert "Cannot connect" in said or "invalid" in said, said
 
 
 @pytest.mark.parametrize(

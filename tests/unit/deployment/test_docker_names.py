@@ -66,7 +66,7 @@ CHECKS: list[tuple[Callable[[str], str], list[str], list[str]]] = [
     (
         names.require_stack,
         ["neuroswarm", "a", "A-b__c1"],
-        ["", "a.b", "-a", "a-", "a b", "x" * 56],
+        ["", "a.b", "-a", "a-", "a b", "x" * 56, "a" * 1000 + "!"],
     ),
     (names.require_secret, ["a", "token_2", "a.b-c", "x" * 64], ["", "a/b", "_a", "a-", "x" * 65]),
     (
@@ -82,7 +82,7 @@ CHECKS: list[tuple[Callable[[str], str], list[str], list[str]]] = [
     ),
     (
         lambda text: names.require_duration("--delay", text),
-        ["60s", "1h30m", "1.5m", "0s", "500ms"],
+        ["60s", "1h30m", "1.5m", "0s", "0", "500ms"],
         ["", "60", "s", "1d", "-5s", "5 s"],
     ),
     (
