@@ -49,6 +49,7 @@ FLAGS: Final = {
     "IMAGE": "--image",
     "TOKEN_SECRET": "--secret",
     "SETTINGS_VERSION": "--settings-version",
+    "CONTEXT": "--build",
 }
 """Flags of their own that variables have."""
 

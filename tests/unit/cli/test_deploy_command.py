@@ -251,6 +251,7 @@ def test_files_are_copied_to_be_changed(capsys: Capture):
         (["compose", "down", "--file", "nofile"], 78, "there is no nofile"),
         (["compose", "up", "--build", "nowhere"], 78, "nothing to build from in nowhere"),
         (["compose", "up", "--build", "."], 78, "nothing to build from in ."),
+        (["compose", "up", "--file", "bad", "--build", "."], 78, "which --build is for"),
         (["deploy", "--variable", "X=1"], 78, "no variable of the stack files: X"),
         (["deploy", "--variable", "MTU=1280"], 78, "no variable of the stack files: MTU"),
         (["deploy", "--overlay", "--tracker-host", "x"], 78, "which --tracker-host is for"),
