@@ -136,12 +136,16 @@ def let_in(act: Act, operator: Operator, members: list[Member]) -> list[Member]:
 
 
 def wait_for_rows(act: Act, operator: Operator, peers: dict[str, int]) -> None:
-    """Wait until `status` has a round, a digest and so many peers for each of these machines."""
+    """Wait until these machines' nodes run, and `status` has round, digest and so many peers.
+
+    A node takes part before docker has seen it healthy; until then it is "Starting", without logs.
+    """
 
     def is_told() -> bool:
         rows = operator.read_status(act.manager)
         return all(
-            rows[name]["round"].isdecimal()
+            rows[name]["task"].startswith("Running")
+            and rows[name]["round"].isdecimal()
             and re.fullmatch("[0-9a-f]{8}", rows[name]["digest"])
             and rows[name]["peers"] == str(number)
             for name, number in peers.items()
