@@ -122,3 +122,11 @@ class DeployError(NeuroswarmError):
 
 class DockerUnavailable(DeployError):
     """No docker client or plugin here, no engine it reaches, or no manager of a docker swarm."""
+
+
+class SystemdError(NeuroswarmError):
+    """systemd refused what it was asked."""
+
+
+class SystemdUnavailable(SystemdError):
+    """No systemd here that answers, or no unit of that name that runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -100,13 +100,18 @@ def check(
 
 def read_node_flags(arguments: list[str]) -> Mapping[str, Any]:
     """Values of the flags of `neuroswarm node`, by name; a usage error for others."""
+    return parse_node_flags(arguments, "neuroswarm config show").params
+
+
+def parse_node_flags(arguments: list[str], command: str) -> typer.Context:
+    """The same with the flags themselves (`.command.params`); `command` is who asks."""
     from typer.main import get_command
 
     from neuroswarm.cli import node
 
     alone = typer.Typer(add_completion=False)
     alone.command()(node.node)
-    return get_command(alone).make_context("neuroswarm config show", list(arguments)).params
+    return cast("typer.Context", get_command(alone).make_context(command, list(arguments)))
 
 
 def merge(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
@@ -117,11 +122,13 @@ def merge(parameters: Mapping[str, Any], environment: Mapping[str, str]) -> Sett
     """
     from neuroswarm.cli import settings as merging
     from neuroswarm.cli.addresses import require_addresses
-    from neuroswarm.cli.node import read_layers, require_an_end
+    from neuroswarm.cli.node import read_layers, require_an_end, wish_ports
+    from neuroswarm.cli.ports import require_different
 
     merged = merging.resolve(read_layers(parameters, environment))
     require_addresses(merged)
     require_an_end(merged)
+    require_different(wish_ports(merged))
     return merged
 
 

@@ -14,7 +14,7 @@ import typer
 from neuroswarm.cli import node_options as options
 from neuroswarm.cli.addresses import require_addresses
 from neuroswarm.cli.exit_codes import ExitCode
-from neuroswarm.cli.node import read_layers, require_an_end
+from neuroswarm.cli.node import read_layers, require_an_end, wish_ports
 from neuroswarm.cli.options import (
     AcceptTokenFileOption,
     LogFormatOption,
@@ -22,7 +22,7 @@ from neuroswarm.cli.options import (
     TokenFileOption,
     TokenOption,
 )
-from neuroswarm.cli.ports import NoPort, PortClaims, PortProbe, PortWishes, plan_ports
+from neuroswarm.cli.ports import NoPort, PortClaims, PortProbe, plan_ports
 from neuroswarm.cli.swarm_token import check_accepted, find_token
 
 if TYPE_CHECKING:
@@ -229,14 +229,9 @@ async def _ask_all(
 def _read_ports(merged: Settings) -> PortFacts:
     from neuroswarm.doctor.judge_network import PortFacts
 
-    wishes = PortWishes(
-        merged.asked("network.port"),
-        merged.asked("network.grpc_port"),
-        merged.asked("heartbeat.port"),
-    )
     claims = PortClaims()
     try:
-        plan = plan_ports(wishes, PortProbe(merged.config.network.host, claims).is_free)
+        plan = plan_ports(wish_ports(merged), PortProbe(merged.config.network.host, claims).is_free)
     except NoPort as error:
         return PortFacts(failure=error.said, fix=error.fix)
     finally:

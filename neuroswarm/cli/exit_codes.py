@@ -19,6 +19,8 @@ from neuroswarm.errors import (
     NeuroswarmError,
     NewerRules,
     PeerUnreachable,
+    SystemdError,
+    SystemdUnavailable,
 )
 
 
@@ -32,10 +34,12 @@ class ExitCode(IntEnum):
     USAGE = 2
     """The command line is wrong."""
     UNAVAILABLE = 69
-    """A one-shot command could not reach the node, or a docker engine that can do what is asked."""
+    """A one-shot command could not reach the node, a docker engine that can do what is asked, or
+    systemd; or the service does not run."""
     UNFULFILLED = 70
     """A demo did not hold what it promises, or could not be carried out; the doctor found that a
-    node will not run here, or not find the others; docker refused what `deploy` asked of it."""
+    node will not run here, or not find the others; docker refused what `deploy` asked of it, or
+    systemd what `service` did."""
     IO = 74
     """A disk is full or unreadable."""
     STOP_HANGS = 75
@@ -56,6 +60,8 @@ _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (DemoFailed, ExitCode.UNFULFILLED),
     (DockerUnavailable, ExitCode.UNAVAILABLE),
     (DeployError, ExitCode.UNFULFILLED),
+    (SystemdUnavailable, ExitCode.UNAVAILABLE),
+    (SystemdError, ExitCode.UNFULFILLED),
     (NeuroswarmError, ExitCode.INTERNAL),
 )
 

@@ -214,13 +214,17 @@ def require_an_end(merged: Settings) -> None:
         )
 
 
-def _plan(merged: Settings) -> PortPlan:
-    wishes = PortWishes(
+def wish_ports(merged: Settings) -> PortWishes:
+    """The ports that somebody has set."""
+    return PortWishes(
         merged.asked("network.port"),
         merged.asked("network.grpc_port"),
         merged.asked("heartbeat.port"),
     )
-    return plan_ports(wishes, PortProbe(merged.config.network.host).is_free)
+
+
+def _plan(merged: Settings) -> PortPlan:
+    return plan_ports(wish_ports(merged), PortProbe(merged.config.network.host).is_free)
 
 
 def _port_layer(plan: PortPlan) -> Layer:

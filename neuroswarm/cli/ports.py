@@ -76,11 +76,7 @@ def plan_ports(wishes: PortWishes, is_free: IsFree) -> PortPlan:
     require_free("HTTP", "--port", "tcp", wishes.http, is_free)
     require_free("gRPC", "--grpc-port", "tcp", wishes.grpc, is_free)
     require_free("heartbeats", "--heartbeat-port", "udp", wishes.heartbeat, is_free)
-    if wishes.http and wishes.http == wishes.grpc:
-        raise NoPort(
-            f"port {wishes.http} is asked for twice: for HTTP and for gRPC",
-            "give --port and --grpc-port different ones",
-        )
+    require_different(wishes)
     http, grpc = _plan_tcp(wishes, is_free)
     heartbeat = wishes.heartbeat
     if heartbeat is None:
@@ -91,6 +87,15 @@ def plan_ports(wishes: PortWishes, is_free: IsFree) -> PortPlan:
         moved("heartbeat", DEFAULT_HEARTBEAT_PORT, heartbeat, asked=wishes.heartbeat is not None),
     ]
     return PortPlan(http, grpc, heartbeat, tuple(remark for remark in remarks if remark))
+
+
+def require_different(wishes: PortWishes) -> None:
+    """NoPort if the same port was asked for twice, which no machine can have."""
+    if wishes.http and wishes.http == wishes.grpc:
+        raise NoPort(
+            f"port {wishes.http} is asked for twice: for HTTP and for gRPC",
+            "give --port and --grpc-port different ones",
+        )
 
 
 def require_free(

@@ -6,8 +6,6 @@ Shows every file that it writes and every command that it runs; `cli/service_uni
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,18 +13,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from neuroswarm.cli import service_unit
+from neuroswarm.cli import service_unit, systemd
 from neuroswarm.cli.options import read_path
-from neuroswarm.errors import ConfigError
-from neuroswarm.hardware.accounts import find_device_groups, has_user, is_root
+from neuroswarm.cli.service_files import (
+    find_unit_file,
+    make_folder,
+    remove_unit,
+    require_new_name,
+    require_ours,
+    require_rights,
+    write_unit,
+)
+from neuroswarm.cli.service_flags import CONFIG_VARIABLE, Typed, read_typed
+from neuroswarm.cli.service_places import (
+    Place,
+    find_factory_folder,
+    find_places,
+    is_in_home,
+    require_lasting,
+    require_open,
+    require_there,
+)
+from neuroswarm.errors import ConfigError, SystemdError
+from neuroswarm.hardware.accounts import NOBODY, find_account, find_device_groups, is_root
 
 if TYPE_CHECKING:
-    from neuroswarm.cli.settings import Settings
+    from neuroswarm.config import RunConfig
 
 app = typer.Typer(help="Run a node as a systemd service of this machine.")
-
-COMMAND_S = 180.0
-"""Longest that `systemctl` may take: a start waits until the node takes part, a stop for it."""
 
 UserOption = Annotated[
     bool | None,
@@ -68,7 +82,9 @@ RunAsOption = Annotated[
     str | None,
     typer.Option(help="User of a system unit. Default: one that systemd makes up."),
 ]
-NameOption = Annotated[str, typer.Option(help="Name of the unit.")]
+NameOption = Annotated[
+    str, typer.Option(help="Name of the unit; the swarm's is --set network.name=NAME.")
+]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print the unit and the commands; change nothing.")
 ]
@@ -101,29 +117,24 @@ def install(
 
       neuroswarm service install --user --dry-run
     """
-    is_user = _is_user(user)
-    _check_name(name)
-    config = _find_config(config, is_user)
-    flags = [] if config is None else ["--config", str(config)]
-    flags += context.args
-    merged = _check_flags(flags)
-    token_file = token_file or merged.config.network.token_file
-    unit = service_unit.Unit(
-        name=name,
-        command=(sys.executable, "-m", "neuroswarm", "node", *flags),
-        is_user=is_user,
-        systemd=_find_version(),
-        config=config,
-        token_file=None if token_file is None else _check_token_file(token_file),
-        state_dir=None if state_dir is None else state_dir.absolute(),
-        run_as=_check_user(run_as, is_user),
-        groups=() if is_user else find_device_groups(),
-        writable=_find_writable(merged),
-        reads_home=_reads_home(merged, config),
-        ends=_ends(merged),
+    is_user, name = _is_user(user), service_unit.read_name(name)
+    version = systemd.find_version()
+    run_as = _check_user(run_as, is_user)
+    places = {
+        "config": _find_config(config, is_user),
+        "token_file": token_file,
+        "state_dir": state_dir,
+    }
+    typed = read_typed(context.args, places, os.environ, is_user=is_user)
+    _check_secrets(typed)
+    used = find_places(typed)
+    require_there(typed.config, used)
+    if not is_user:
+        _require_usable(typed, used, run_as)
+    _install(
+        _plan(typed, used, name, version, run_as, is_user), starts=not no_start, dry_run=dry_run
     )
-    _require_readable(unit)
-    _install(unit, starts=not no_start, dry_run=dry_run)
+    _remark(typed)
 
 
 @app.command()
@@ -131,29 +142,32 @@ def uninstall(
     *, user: UserOption = None, name: NameOption = "neuroswarm", dry_run: DryRunOption = False
 ) -> None:
     """Stop the service and remove its unit; state, settings and token are kept."""
-    is_user = _is_user(user)
-    _check_name(name)
-    file = _unit_file(name, is_user)
-    if not file.exists():
+    is_user, name = _is_user(user), service_unit.read_name(name)
+    file = find_unit_file(name, is_user=is_user)
+    if not os.path.lexists(file):
         raise ConfigError(f"no such unit: {file}")
-    _require_ours(file)
+    require_ours(file)
     before = service_unit.stop_commands(name, is_user=is_user)
     after = service_unit.forget_commands(is_user=is_user)
     if dry_run:
-        _print_commands([*before, ["rm", str(file)], *after])
+        systemd.print_commands([*before, ["rm", str(file)], *after])
         return
-    _run_all(before)
-    typer.echo(f"+ rm {file}")
-    file.unlink()
-    _run_all(after)
+    require_rights(file)
+    failure = _try(before)
+    remove_unit(file)
+    failure = failure or _try(after)
     typer.echo("the state folder is kept")
+    if failure is not None:
+        raise type(failure)(
+            f"the unit is removed, but {failure}; if its node still runs, it goes on until it is "
+            "stopped or the machine restarts"
+        )
 
 
 @app.command()
 def show(*, user: UserOption = None, name: NameOption = "neuroswarm") -> None:
     """Print the unit that is installed."""
-    _check_name(name)
-    file = _unit_file(name, _is_user(user))
+    file = find_unit_file(service_unit.read_name(name), is_user=_is_user(user))
     try:
         typer.echo(f"# {file}\n{file.read_text(encoding='utf-8')}", nl=False)
     except FileNotFoundError as error:
@@ -163,11 +177,7 @@ def show(*, user: UserOption = None, name: NameOption = "neuroswarm") -> None:
 @app.command()
 def status(*, user: UserOption = None, name: NameOption = "neuroswarm") -> None:
     """Say how the service is, as systemd knows it; `neuroswarm status` asks the node itself."""
-    _check_name(name)
-    command = service_unit.status_command(name, is_user=_is_user(user))
-    typer.echo(f"+ {' '.join(command)}")
-    done = subprocess.run([_require(command[0]), *command[1:]], check=False)
-    raise typer.Exit(done.returncode)
+    systemd.show_status(service_unit.read_name(name), is_user=_is_user(user))
 
 
 # -- what the machine and the caller's settings say ----------------------------------
@@ -179,92 +189,78 @@ def _is_user(asked: bool | None) -> bool:
     return not is_root() if asked is None else asked
 
 
-def _unit_file(name: str, is_user: bool) -> Path:
-    if not is_user:
-        return service_unit.SYSTEM_UNITS / f"{name}.service"
-    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(base) / "systemd" / "user" / f"{name}.service"
-
-
-def _check_name(name: str) -> None:
-    if not service_unit.NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} cannot name a unit (letters, digits, '_', '.' and '-')")
-
-
 def _find_config(given: Path | None, is_user: bool) -> Path | None:
-    if given is not None:
-        return given.absolute()
+    named = given or Path(os.environ.get(CONFIG_VARIABLE) or "")
+    if named != Path():
+        return named.absolute()
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     usual = home / "neuroswarm" / "node.toml" if is_user else service_unit.SYSTEM_CONFIG
     return usual if usual.exists() else None
 
 
-def _check_token_file(file: Path) -> Path:
-    """The file's whole path; AdmissionError or ConfigError if it is no good, or others read it."""
+def _check_secrets(typed: Typed) -> None:
+    """AdmissionError if a file holds no token; ConfigError if others than its owner can read it."""
     from neuroswarm.cli.swarm_token import check_token, read_token_file
+    from neuroswarm.identity.token_ring import read_accepted
 
-    check_token(read_token_file(file))
-    if file.stat().st_mode & 0o077:
-        raise ConfigError(f"{file}: others than its owner can read it (chmod 600 {file})")
-    return file.absolute()
-
-
-def _check_flags(flags: Sequence[str]) -> Settings:
-    """What a node would make of the flags; errors as it has them, before anything is written."""
-    from neuroswarm.cli.config import merge, read_node_flags
-
-    parameters = read_node_flags(list(flags))
-    if parameters.get("token") is not None:
-        raise ConfigError("--token would be for all to read in the unit: give --token-file")
-    return merge(parameters, {})
-
-
-def _require_readable(unit: service_unit.Unit) -> None:
-    """ConfigError if the user that systemd makes up cannot run or keep what it needs."""
-    if unit.is_user or unit.run_as is not None:
-        return
-    if unit.state_dir is not None:
-        raise ConfigError("--state-dir of a system unit needs the user that owns it: give --run-as")
-    for path in (Path(sys.executable), Path(sys.executable).resolve(), unit.config):
-        closed = path and _find_closed(path)
-        if closed:
-            raise ConfigError(
-                f"{closed} is closed to the user that systemd makes up for the unit: give --run-as "
-                f"a user that can read {path}, or open it (chmod o+rX {closed})"
-            )
-
-
-def _find_closed(path: Path) -> Path | None:
-    """The first part of a path that others than its owner and group cannot pass or read."""
-    for part in reversed(path.parents):
-        if not part.stat().st_mode & 0o001:
-            return part
-    return None if path.stat().st_mode & 0o004 else path
+    files = [*typed.accepted, *typed.config.network.accepted_token_files]
+    secrets = [file for file in files if not read_accepted(file).is_open]
+    if typed.token_file is not None:
+        check_token(read_token_file(typed.token_file))
+        secrets.append(typed.token_file)
+    for file in secrets:
+        if file.expanduser().stat().st_mode & 0o077:
+            raise ConfigError(f"{file}: others than its owner can read it (chmod 600 {file})")
 
 
 def _check_user(name: str | None, is_user: bool) -> str | None:
     if name is not None and is_user:
         raise ConfigError("--run-as is for units of the system (--system)")
-    if name is not None and not has_user(name):
+    if name is not None and find_account(name) is None:
         raise ConfigError(f"no such user: {name}")
     return name
 
 
-def _find_writable(merged: Settings) -> tuple[Path, ...]:
-    folder = merged.config.checkpoint.dir
-    return () if folder is None else (folder.expanduser().absolute(),)
+def _require_usable(typed: Typed, used: list[Place], run_as: str | None) -> None:
+    """ConfigError if a unit of the system hides what the node uses, or its user may not use it."""
+    secrets = [Place("the token", file) for file in (typed.token_file, *typed.accepted) if file]
+    require_lasting([*used, *secrets])
+    account = NOBODY if run_as is None else find_account(run_as)
+    assert account is not None, "looked up before"
+    for place in used:
+        if place.is_written and run_as is None:
+            raise ConfigError(
+                f"{place.what} of a system unit ({place.path}) needs the user that owns it: give "
+                "--run-as"
+            )
+    who = "the user that systemd makes up for the unit" if run_as is None else f"user {run_as}"
+    require_open(used, account, who)
 
 
-def _reads_home(merged: Settings, config: Path | None) -> bool:
-    data, base = merged.config.data.path, merged.config.lora.base
-    homes = (Path("/home"), Path("/root"), Path.home())
-    program = (Path(sys.executable), Path(sys.executable).resolve(), Path(__file__))
-    used = [*program, config, data, base]
-    return any(path.absolute().is_relative_to(home) for path in used if path for home in homes)
+def _plan(
+    typed: Typed, used: list[Place], name: str, version: int, run_as: str | None, is_user: bool
+) -> service_unit.Unit:
+    flags = [] if typed.file is None else ["--config", str(typed.file)]
+    written = tuple(place.path for place in used if place.is_written)
+    return service_unit.Unit(
+        name=name,
+        command=(sys.executable, "-m", "neuroswarm", "node", *flags, *typed.flags),
+        is_user=is_user,
+        systemd=version,
+        config=typed.file,
+        token_file=typed.token_file,
+        accepted=typed.accepted,
+        folder=find_factory_folder(typed.config),
+        state_dir=typed.state_dir,
+        run_as=run_as,
+        groups=() if is_user else find_device_groups(),
+        writable=tuple(path for path in written if path != typed.state_dir),
+        reads_home=is_in_home(used),
+        ends=_ends(typed.config.run),
+    )
 
 
-def _ends(merged: Settings) -> bool:
-    run = merged.config.run
+def _ends(run: RunConfig) -> bool:
     return any(limit is not None for limit in (run.rounds, run.minutes, run.tokens, run.until_loss))
 
 
@@ -272,74 +268,66 @@ def _ends(merged: Settings) -> bool:
 
 
 def _install(unit: service_unit.Unit, *, starts: bool, dry_run: bool) -> None:
-    file = _unit_file(unit.name, unit.is_user)
-    _require_ours(file)
+    file = find_unit_file(unit.name, is_user=unit.is_user)
+    require_ours(file)
+    if not file.exists():
+        has_own_state = unit.state_dir is not None
+        require_new_name(unit.name, is_user=unit.is_user, has_own_state=has_own_state)
     commands = service_unit.install_commands(unit.name, is_user=unit.is_user, starts=starts)
+    if not dry_run:
+        require_rights(file)
+        systemd.require_manager(is_user=unit.is_user)
     typer.echo(f"# {file}\n{unit.render()}", nl=False)
     if dry_run:
-        _print_commands(commands)
+        systemd.print_commands(commands)
         return
-    _make_folder(unit)
-    _write(file, unit.render())
-    _run_all(commands)
+    before = file.read_text(encoding="utf-8") if file.exists() else None
+    folders = () if unit.state_dir is None else (unit.state_dir,)
+    for folder in (*folders, *unit.writable):
+        make_folder(folder, unit.run_as)
+    write_unit(file, unit.render())
+    try:
+        systemd.run_all(commands)
+    except SystemdError:
+        _undo(unit, file, before)
+        raise
     if unit.is_user:
         typer.echo("to have it run while you are not logged in: loginctl enable-linger")
 
 
-def _require(program: str) -> str:
-    found = shutil.which(program)
-    if found is None:
-        raise ConfigError(f"no {program} here: this machine is not run by systemd")
-    return found
+def _undo(unit: service_unit.Unit, file: Path, before: str | None) -> None:
+    """Put the unit that was there before back, or none; what systemctl says to that is shown."""
+    if before is None:
+        failure = _try(service_unit.stop_commands(unit.name, is_user=unit.is_user))
+        remove_unit(file)
+    else:
+        failure = None
+        write_unit(file, before)
+    failure = _try(service_unit.forget_commands(is_user=unit.is_user)) or failure
+    if failure is not None:
+        typer.echo(f"while undoing it: {failure}", err=True)
 
 
-def _find_version() -> int:
-    said = subprocess.run(
-        [_require("systemctl"), "--version"], check=True, capture_output=True, text=True
-    ).stdout.split()
-    return int(said[1]) if len(said) > 1 and said[1].isdecimal() else 0
+def _try(commands: Sequence[Sequence[str]]) -> SystemdError | None:
+    """Run commands; what went wrong, if something did."""
+    try:
+        systemd.run_all(commands)
+    except SystemdError as error:
+        return error
+    return None
 
 
-def _require_ours(file: Path) -> None:
-    """ConfigError if there is a unit of that name that this command has not written."""
-    if file.exists() and service_unit.MARK not in file.read_text(encoding="utf-8"):
-        raise ConfigError(f"{file} is not of `neuroswarm service install`: give another --name")
-
-
-def _make_folder(unit: service_unit.Unit) -> None:
-    folder = unit.state_dir
-    if folder is None or folder.exists():
-        return
-    typer.echo(f"+ mkdir -p {folder}")
-    folder.mkdir(parents=True, mode=0o700)
-    if unit.run_as is not None:
-        typer.echo(f"+ chown {unit.run_as} {folder}")
-        shutil.chown(folder, user=unit.run_as)
-
-
-def _write(file: Path, text: str) -> None:
-    typer.echo(f"+ write {file}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.chmod(0o644)
-    temporary.replace(file)
-
-
-def _print_commands(commands: Sequence[Sequence[str]]) -> None:
-    for line in service_unit.shown(commands):
-        typer.echo(f"+ {line}")
-
-
-def _run_all(commands: Sequence[Sequence[str]]) -> None:
-    """Run one after the other, shown before; ConfigError with its words if one fails."""
-    for command in commands:
-        _print_commands([command])
-        done = subprocess.run(
-            [_require(command[0]), *command[1:]],
-            check=False, capture_output=True, text=True, timeout=COMMAND_S,
-        )  # fmt: skip
-        if done.returncode:
-            raise ConfigError(
-                f"{' '.join(command)} failed with {done.returncode}: {done.stderr.strip()}"
-            )
+def _remark(typed: Typed) -> None:
+    """Say what nobody may have meant."""
+    if typed.token_file is None:
+        typer.echo(
+            "no swarm token: the service's swarm is OPEN to everybody who can reach its ports "
+            "(`neuroswarm token new` makes a token, --token-file takes it)",
+            err=True,
+        )
+    if _ends(typed.config.run):
+        typer.echo(
+            "its run has a limit: it is not started again when it ends, but begins anew at the "
+            "next boot, until `neuroswarm service uninstall`",
+            err=True,
+        )

@@ -18,7 +18,31 @@ MARK = "# Written by `neuroswarm service install`; `neuroswarm service uninstall
 SYSTEM_UNITS = Path("/etc/systemd/system")
 SYSTEM_CONFIG = Path("/etc/neuroswarm/node.toml")
 SYSTEM_STATE = Path("/var/lib")
+SYSTEM_SCRIPTS = Path("/etc/init.d")
+"""Old scripts, of which systemd makes units of the same names."""
+
+OTHER_SYSTEM_UNITS = (
+    Path("/run/systemd/system"),
+    Path("/run/systemd/generator"),
+    Path("/usr/local/lib/systemd/system"),
+    Path("/usr/lib/systemd/system"),
+    Path("/lib/systemd/system"),
+)
+OTHER_USER_UNITS = (
+    Path("/etc/systemd/user"),
+    Path("/run/systemd/user"),
+    Path("/usr/local/share/systemd/user"),
+    Path("/usr/share/systemd/user"),
+    Path("/usr/local/lib/systemd/user"),
+    Path("/usr/lib/systemd/user"),
+    Path("/lib/systemd/user"),
+)
+"""Folders of units that one in `SYSTEM_UNITS`, or in a user's own folder, takes the place of."""
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_KINDS = re.compile(
+    r".*\.(service|socket|target|timer|path|slice|scope|mount|automount|swap|device)"
+)
 
 STEPPED_RESTARTS_SINCE = 254
 """First version of systemd that waits longer from restart to restart."""
@@ -26,6 +50,7 @@ STEPPED_RESTARTS_SINCE = 254
 WATCHDOG_S = 180
 STOP_S = 90
 CREDENTIAL = "swarm-token"
+ACCEPTED_CREDENTIAL = "accepted-token"
 
 _SANDBOX = """\
 NoNewPrivileges=yes
@@ -64,6 +89,10 @@ class Unit:
     config: Path | None = None
     """File of settings, which has to be there when it starts."""
     token_file: Path | None = None
+    accepted: tuple[Path, ...] = ()
+    """Files of accepted tokens that the manager hands over, as it does the token's."""
+    folder: Path | None = None
+    """Working folder; None: the manager's default."""
     state_dir: Path | None = None
     """None: the manager's own for this unit, or the node's default under a user's manager."""
     run_as: str | None = None
@@ -98,6 +127,8 @@ class Unit:
         yield "[Service]"
         yield "Type=notify"
         yield f"ExecStart={' '.join(map(quote_argument, self.command))}{self._places()}"
+        if self.folder is not None:
+            yield f"WorkingDirectory={_escape(str(self.folder))}"
         yield f"Restart={'on-failure' if self.ends else 'always'}"
         if self.systemd >= STEPPED_RESTARTS_SINCE:
             yield from ("RestartSec=5", "RestartSteps=6", "RestartMaxDelaySec=5min")
@@ -109,9 +140,9 @@ class Unit:
         yield "KillMode=mixed"
         yield from ("Nice=10", "CPUWeight=20", "IOWeight=20", "OOMScoreAdjust=500")
         yield "LimitNOFILE=65536"
-        if self.token_file is not None and not self.is_user:
-            yield f"LoadCredential={CREDENTIAL}:{_escape(str(self.token_file))}"
         if not self.is_user:
+            for name, secret in self._secrets():
+                yield f"LoadCredential={name}:{_escape(str(secret))}"
             yield from self._identity()
         yield _SANDBOX
 
@@ -139,7 +170,36 @@ class Unit:
             given = f"${{CREDENTIALS_DIRECTORY}}/{CREDENTIAL}"
             there = quote_argument(str(self.token_file)) if self.is_user else given
             flags += f" --token-file {there}"
+        for name, _ in self._secrets():
+            if name != CREDENTIAL:
+                flags += f" --accept-token-file ${{CREDENTIALS_DIRECTORY}}/{name}"
         return flags
+
+    def _secrets(self) -> Iterator[tuple[str, Path]]:
+        """Files that the manager of the system reads for the node, by the names it gets."""
+        if self.token_file is not None:
+            yield CREDENTIAL, self.token_file
+        for number, file in enumerate(self.accepted, 1):
+            yield f"{ACCEPTED_CREDENTIAL}-{number}", file
+
+
+def read_name(text: str) -> str:
+    """The name of a unit, which may be given with `.service`.
+
+    Raises:
+        ConfigError: it cannot name a unit, or names one of another kind.
+    """
+    name = text.removesuffix(".service")
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"{text!r} cannot name a unit (letters, digits, '_', '.' and '-')")
+    if _KINDS.fullmatch(name):
+        raise ConfigError(f"{text!r} cannot name a service: leave its ending out")
+    return name
+
+
+def probe_command(*, is_user: bool) -> list[str]:
+    """What fails unless the manager answers; changes nothing."""
+    return [*_control(is_user), "show", "--property=Version"]
 
 
 def install_commands(name: str, *, is_user: bool, starts: bool) -> list[list[str]]:

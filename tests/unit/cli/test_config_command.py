@@ -105,3 +105,11 @@ def test_check_says_in_one_line_what_is_wrong(
     assert run(["config", "check", "bad.toml"]) == 78
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
+
+
+def test_check_refuses_one_port_for_two_things(capsys: pytest.CaptureFixture[str]):
+    Path("node.toml").write_text("[network]\nport = 7500\ngrpc_port = 7500\n")
+    assert run(["config", "check", "node.toml"]) == 78
+    assert "port 7500 is asked for twice: for HTTP and for gRPC" in capsys.readouterr().err
+    Path("node.toml").write_text("[network]\ngrpc_port = 7101\n")
+    assert run(["config", "check", "node.toml"]) == 0, "HTTP moves on from its default"

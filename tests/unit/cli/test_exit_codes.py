@@ -12,6 +12,8 @@ from neuroswarm.errors import (
     ConfigError,
     DataError,
     PeerUnreachable,
+    SystemdError,
+    SystemdUnavailable,
 )
 
 
@@ -23,6 +25,8 @@ from neuroswarm.errors import (
         (AdmissionError("x"), 77),
         (PeerUnreachable("x"), 69),
         (CheckpointCorrupt("x"), 74),
+        (SystemdUnavailable("x"), 69),
+        (SystemdError("x"), 70),
         (ComputeError("x"), 1),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
