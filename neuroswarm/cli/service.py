@@ -18,6 +18,7 @@ from neuroswarm.cli.options import read_path
 from neuroswarm.cli.service_files import (
     find_unit_file,
     make_folder,
+    remove_folder,
     remove_unit,
     require_new_name,
     require_ours,
@@ -283,13 +284,14 @@ def _install(unit: service_unit.Unit, *, starts: bool, dry_run: bool) -> None:
         return
     before = file.read_text(encoding="utf-8") if file.exists() else None
     folders = () if unit.state_dir is None else (unit.state_dir,)
-    for folder in (*folders, *unit.writable):
-        make_folder(folder, unit.run_as)
+    made = [path for path in (*folders, *unit.writable) if make_folder(path, unit.run_as)]
     write_unit(file, unit.render())
     try:
         systemd.run_all(commands)
     except SystemdError:
         _undo(unit, file, before)
+        for folder in made:
+            remove_folder(folder)
         raise
     if unit.is_user:
         typer.echo("to have it run while you are not logged in: loginctl enable-linger")

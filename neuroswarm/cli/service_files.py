@@ -91,15 +91,23 @@ def remove_unit(file: Path) -> None:
             link.unlink()
 
 
-def make_folder(folder: Path, owner: str | None) -> None:
-    """Make a folder for the node, unless it is there; shown."""
+def make_folder(folder: Path, owner: str | None) -> bool:
+    """Make a folder for the node, unless it is there; shown. Whether it was made."""
     if folder.exists():
-        return
+        return False
     typer.echo(f"+ mkdir -p {folder}")
     folder.mkdir(parents=True, mode=0o700)
     if owner is not None:
         typer.echo(f"+ chown {owner} {folder}")
         shutil.chown(folder, user=owner)
+    return True
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder that was made for nothing, unless a node has written to it; shown."""
+    if not any(folder.iterdir()):
+        typer.echo(f"+ rmdir {folder}")
+        folder.rmdir()
 
 
 def _is_ours(file: Path) -> bool:

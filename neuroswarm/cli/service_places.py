@@ -60,7 +60,7 @@ def find_places(typed: Typed) -> list[Place]:
         places.append(Place(STATE_DIR, typed.state_dir, is_written=True))
     folder = find_factory_folder(typed.config)
     if folder is not None:
-        places.append(Place("training.model", folder))
+        places.append(Place("the folder of the model's module", folder))
     return places
 
 
@@ -130,7 +130,7 @@ def require_open(places: list[Place], account: Account, who: str) -> None:
             if closed is not None:
                 raise ConfigError(
                     f"{place.what}: {closed} is closed to {who}: give --run-as a user that can "
-                    f"read {path}, or open it (chmod o+rX {closed})"
+                    f"read {path}, or put it where all can (`chmod -R o+rX` opens a folder)"
                 )
 
 
@@ -147,10 +147,11 @@ def _require_writable(place: Place, account: Account, who: str) -> None:
 
 def _files(place: Place) -> Iterator[Path]:
     """The place, and what is read of it if it is a folder of data or of weights."""
+    from neuroswarm.config.setting_paths import MODEL
     from neuroswarm.corpus.text_files import find_text_files
 
     yield place.path
-    if place.what in (DATA, BASE) and place.path.is_dir():
+    if place.what in (DATA, BASE, MODEL) and place.path.is_dir():
         yield from itertools.islice(find_text_files(place.path), MAX_FILES)
 
 

@@ -236,8 +236,6 @@ def quote(word: str) -> str:
     Raises:
         ConfigError: it has a control character, such as a line break, which no unit can hold.
     """
-    if not word.isprintable():
-        raise ConfigError(f"{word!r} has a control character, which no unit of systemd can hold")
     escaped = _escape(word).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"' if re.search(r"[\s\"';\\]", word) or not word else escaped
 
@@ -248,6 +246,9 @@ def quote_argument(word: str) -> str:
 
 
 def _escape(text: str) -> str:
+    """A text in which nothing is a specifier; ConfigError as `quote` has it."""
+    if not text.isprintable():
+        raise ConfigError(f"{text!r} has a control character, which no unit of systemd can hold")
     return text.replace("%", "%%")
 
 

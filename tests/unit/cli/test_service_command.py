@@ -99,6 +99,7 @@ def test_systemd_takes_the_units(home: Path):
         "neuroswarm", program, False, 252, config=home / "with blank.toml",
         token_file=home / "to ken", state_dir=home / "state %$", run_as="nobody",
         groups=("video",), writable=(home / "more",), reads_home=True, ends=True,
+        accepted=(home / "to ken 2", home / "3"), folder=home / "my %m",
     )  # fmt: skip
     verify(whole.render(), "neuroswarm", home)
     verify(Unit("plain", program, False, 252).render(), "plain", home)
@@ -129,6 +130,8 @@ def test_words_are_left_as_they_are_by_systemd():
     assert service_unit.quote("HOME=/a$b") == "HOME=/a$b"
     with pytest.raises(ConfigError, match=r"'/srv/a\\nb' has a control character"):
         service_unit.quote("/srv/a\nb")
+    with pytest.raises(ConfigError, match="has a control character"):
+        Unit("ns", ("/opt/py",), False, 252, token_file=Path("/t\nUser=root")).render()
 
 
 def test_a_users_unit_is_installed_shown_and_removed(
@@ -252,12 +255,12 @@ def test_what_systemctl_refuses_is_undone(
     refused: str, home: Path, capsys: pytest.CaptureFixture[str]
 ):
     (home / "refuses").write_text(refused)
-    assert run(["service", "install", "--user", "--set", "data.path=token"]) == 78, "no such file"
-    assert run(["service", "install", "--user"]) == 70
+    assert run(["service", "install", "--user", "--state-dir", "new"]) == 70
     said = capsys.readouterr().err
     assert "failed with 5: it rains" in said
     unit = home / ".config" / "systemd" / "user" / "neuroswarm.service"
     assert not unit.exists()
+    assert not (home / "new").exists()
     (home / "refuses").unlink()
     assert run(["service", "install", "--user"]) == 0
     before = unit.read_text()
@@ -279,6 +282,18 @@ def test_a_unit_is_removed_whatever_systemctl_says(home: Path, capsys: pytest.Ca
     assert "the unit is removed" in said
     assert not unit.exists()
     assert not link.is_symlink()
+
+
+def test_a_unit_is_removed_where_there_is_no_systemctl(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    unit = home / ".config" / "systemd" / "user" / "neuroswarm.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text(f"{MARK}\n")
+    monkeypatch.setenv("PATH", str(home))
+    assert run(["service", "uninstall", "--user"]) == 69
+    assert "the unit is removed, but no systemctl here" in capsys.readouterr().err
+    assert not unit.exists()
 
 
 @pytest.mark.parametrize(
