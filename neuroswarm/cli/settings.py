@@ -155,8 +155,10 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
 def from_assignments(assignments: Iterable[str]) -> Layer:
     """Read `section.key=value` texts, as `--set` takes them; flat names may be used.
 
+    Of two for one setting the later holds, so that a script's can be added to.
+
     Raises:
-        ConfigError: one has no `=`, names no setting, or one that another names too.
+        ConfigError: one has no `=`, or names no setting.
     """
     values: dict[str, Any] = {}
     for assignment in assignments:
@@ -169,8 +171,6 @@ def from_assignments(assignments: Iterable[str]) -> Layer:
             raise ConfigError(f"--set {assignment}: {name!r} is a section; write {name}.key=value")
         if path not in setting_paths():
             raise ConfigError(f"--set: {unknown_setting(name, SwarmNodeConfig.setting_names())}")
-        if path in values:
-            raise ConfigError(f"--set {assignment}: {path} is set twice: keep one")
         values[path] = text.strip()
     return Layer(values, dict.fromkeys(values, "--set"))
 

@@ -51,7 +51,11 @@ def test_first_signal_stops_gracefully(number: signal.Signals):
         os.kill(os.getpid(), number)
         await asyncio.get_running_loop().create_future()
 
-    run_service(lambda: service, work)
+    before = signal.signal(number, signal.SIG_DFL)  # nohup may have it ignored
+    try:
+        run_service(lambda: service, work)
+    finally:
+        signal.signal(number, before)
     assert service.events == ["started", "stopped"]
 
 
