@@ -1,4 +1,4 @@
-"""What SIGTERM and SIGINT do before a node runs: nothing is at stake yet, so the process leaves.
+"""What a signal does before a node runs: nothing is at stake yet, so the process leaves.
 
 Imports next to nothing: it comes before everything that takes time.
 """
@@ -26,6 +26,9 @@ def leave_until_started(arguments: Sequence[str]) -> None:
     if arguments[:1] and arguments[0] in LONG_LIVED:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
+        hangup: int | None = getattr(signal, "SIGHUP", None)  # Windows has none
+        if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(hangup, _leave)
     else:
         signal.signal(signal.SIGTERM, _unwind)
 

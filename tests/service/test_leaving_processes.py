@@ -22,6 +22,7 @@ from neuroswarm.testing.node_process import node_arguments
 from neuroswarm.testing.waiting import wait_until
 
 DEADLINE_S = 150
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LEAVES_WITHIN_S = 8.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(DEADLINE_S + 60)]
@@ -141,7 +142,16 @@ LONG_STEP = announce_and(
 )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
+@pytest.fixture
+def hangup_is_heard() -> Iterator[None]:
+    """Processes inherit that a signal is ignored, as tests under nohup have it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup_is_heard")
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda n: n.name)
 def test_a_node_that_imports_leaves_at_once(start, number):
     node = start("one", code=IMPORTING)
     node.wait_for("importing")
