@@ -36,7 +36,7 @@ REFERENCES = (
 )
 
 ASKED = (
-    Arm("AdamW, H 10", "swarm", _adamw(inner_steps=10), "full"),
+    Arm("AdamW, H 10", "swarm", _adamw(inner_steps=10, **_outer(1.0, 0.0)), "full"),
     Arm("AdamW, H 50", "swarm", _adamw(inner_steps=50, inner_lr=1.4e-3), "full"),
     Arm("AdamW, H 100", "swarm", _adamw(inner_steps=100, inner_lr=1.4e-3), "full"),
 )
