@@ -5,6 +5,7 @@ Shows every file that it writes and every command that it runs; `cli/service_uni
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ from neuroswarm.cli.service_places import (
     find_factory_folder,
     find_places,
     is_in_home,
+    require_folders,
     require_lasting,
     require_open,
     require_there,
@@ -130,6 +132,7 @@ def install(
     _check_secrets(typed)
     used = find_places(typed)
     require_there(typed.config, used)
+    require_folders(typed, used)
     if not is_user:
         _require_usable(typed, used, run_as)
     _install(
@@ -191,12 +194,14 @@ def _is_user(asked: bool | None) -> bool:
 
 
 def _find_config(given: Path | None, is_user: bool) -> Path | None:
+    from neuroswarm.config.setting_paths import make_whole
+
     named = given or Path(os.environ.get(CONFIG_VARIABLE) or "")
     if named != Path():
-        return named.absolute()
+        return make_whole(named)
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     usual = home / "neuroswarm" / "node.toml" if is_user else service_unit.SYSTEM_CONFIG
-    return usual if usual.exists() else None
+    return make_whole(usual) if usual.exists() else None
 
 
 def _check_secrets(typed: Typed) -> None:
@@ -241,11 +246,15 @@ def _require_usable(typed: Typed, used: list[Place], run_as: str | None) -> None
 def _plan(
     typed: Typed, used: list[Place], name: str, version: int, run_as: str | None, is_user: bool
 ) -> service_unit.Unit:
+    from neuroswarm.config.setting_paths import make_whole
+
+    python = Path(sys.executable)  # itself may be a link, by which it knows where it is installed
+    program = str(make_whole(python.parent) / python.name)
     flags = [] if typed.file is None else ["--config", str(typed.file)]
     written = tuple(place.path for place in used if place.is_written)
     return service_unit.Unit(
         name=name,
-        command=(sys.executable, "-m", "neuroswarm", "node", *flags, *typed.flags),
+        command=(program, "-m", "neuroswarm", "node", *flags, *typed.flags),
         is_user=is_user,
         systemd=version,
         config=typed.file,
@@ -284,13 +293,13 @@ def _install(unit: service_unit.Unit, *, starts: bool, dry_run: bool) -> None:
         return
     before = file.read_text(encoding="utf-8") if file.exists() else None
     folders = () if unit.state_dir is None else (unit.state_dir,)
-    made = [path for path in (*folders, *unit.writable) if make_folder(path, unit.run_as)]
+    made = [make_folder(path, unit.run_as) for path in (*folders, *unit.writable)]
     write_unit(file, unit.render())
     try:
         systemd.run_all(commands)
     except SystemdError:
         _undo(unit, file, before)
-        for folder in made:
+        for folder in itertools.chain(*reversed(made)):
             remove_folder(folder)
         raise
     if unit.is_user:

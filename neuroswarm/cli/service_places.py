@@ -99,6 +99,17 @@ def require_there(config: SwarmNodeConfig, places: list[Place]) -> None:
             raise ConfigError(f"{place.what}: {place.path} is not there")
 
 
+def require_folders(typed: Typed, places: list[Place]) -> None:
+    """ConfigError if what is to be a folder of the node's own is a file, or is below one."""
+    written = [(place.what, place.path) for place in places if place.is_written]
+    if typed.state_dir is None and typed.config.state_dir is not None:
+        written.append(("state_dir", typed.config.state_dir.expanduser()))
+    for what, path in written:
+        there = next(part for part in (path, *path.parents) if os.path.lexists(part))
+        if not there.is_dir():
+            raise ConfigError(f"{what}: {path} cannot be a folder: {there} is none (name another)")
+
+
 def require_lasting(places: list[Place]) -> None:
     """ConfigError if one is in a folder that a unit of the system has of its own."""
     for place in places:

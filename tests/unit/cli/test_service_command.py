@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import subprocess
@@ -23,12 +24,14 @@ from neuroswarm.cli.service_places import Place, require_open
 from neuroswarm.cli.service_unit import MARK, Unit
 from neuroswarm.config.setting_paths import make_text_whole, path_settings
 from neuroswarm.errors import ConfigError
-from neuroswarm.hardware.accounts import NOBODY, READ, Account, is_root
+from neuroswarm.hardware.accounts import NOBODY, READ, Account, is_root, name_group
 from neuroswarm.identity.token import SwarmToken
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux's")
 
 HARMLESS = ("Special user nobody configured",)
+
+ME = getpass.getuser()
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +133,10 @@ def test_words_are_left_as_they_are_by_systemd():
     assert service_unit.quote("HOME=/a$b") == "HOME=/a$b"
     with pytest.raises(ConfigError, match=r"'/srv/a\\nb' has a control character"):
         service_unit.quote("/srv/a\nb")
+    assert "ExecStart=/opt/$a%%b " in Unit("ns", ("/opt/$a%b",), False, 252).render()
+    for name in ('a"b', "a\\b"):
+        with pytest.raises(ConfigError, match="quote or a backslash"):
+            Unit("ns", (f"/opt/{name}",), False, 252).render()
     with pytest.raises(ConfigError, match="has a control character"):
         Unit("ns", ("/opt/py",), False, 252, token_file=Path("/t\nUser=root")).render()
 
@@ -205,6 +212,9 @@ def test_the_settings_file_at_the_usual_place_is_used_and_checked(
         (["--data", "/nope"], "data.path: no such file or folder: /nope"),
         (["--base", "none.safetensors", "--lora-rank", "2"], "none.safetensors is not there"),
         (["--model", "hf:none"], "none is not there"),
+        (["--state-dir", "programs/systemctl"], "programs/systemctl is none"),
+        (["--state-dir", "programs/systemctl/a/b"], "programs/systemctl is none"),
+        (["--set", "checkpoint.dir=programs/systemctl"], "programs/systemctl is none"),
         (["--port", "7500", "--grpc-port", "7500"], "port 7500 is asked for twice"),
         (["--system", "--run-as", "no-such-user-here"], "no such user"),
     ],
@@ -244,7 +254,7 @@ def test_a_manager_that_does_not_answer_is_found_before_anything_is_written(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
     assert run(["service", "install", "--user"]) == 69
     assert f"no session bus at {home}/run/bus" in capsys.readouterr().err
-    assert run(["service", "install", "--system", "--run-as", "root"]) == 69
+    assert run(["service", "install", "--system", "--run-as", ME]) == 69
     assert "In a container it is not" in capsys.readouterr().err
     assert not (home / ".config").exists()
     assert not (home / "etc").exists()
@@ -255,12 +265,13 @@ def test_what_systemctl_refuses_is_undone(
     refused: str, home: Path, capsys: pytest.CaptureFixture[str]
 ):
     (home / "refuses").write_text(refused)
-    assert run(["service", "install", "--user", "--state-dir", "new"]) == 70
+    (home / "old").mkdir()
+    assert run(["service", "install", "--user", "--state-dir", "old/new/and/state"]) == 70
     said = capsys.readouterr().err
     assert "failed with 5: it rains" in said
     unit = home / ".config" / "systemd" / "user" / "neuroswarm.service"
     assert not unit.exists()
-    assert not (home / "new").exists()
+    assert list((home / "old").iterdir()) == []
     (home / "refuses").unlink()
     assert run(["service", "install", "--user"]) == 0
     before = unit.read_text()
@@ -314,7 +325,7 @@ def test_no_unit_takes_the_place_of_something_else(
 ):
     (home / place).parent.mkdir(parents=True)
     (home / place).touch()
-    assert run(["service", "install", "--system", "--run-as", "root", "--name", "dbus"]) == 78
+    assert run(["service", "install", "--system", "--run-as", ME, "--name", "dbus"]) == 78
     assert "another --name" in capsys.readouterr().err
 
 
@@ -415,6 +426,25 @@ def test_every_setting_that_is_a_path_is_made_whole(home: Path):
         assert words in start
 
 
+def test_no_path_of_a_unit_goes_up(home: Path, monkeypatch: pytest.MonkeyPatch):
+    """Systemd leaves out every path with `..`, with no more than a warning."""
+    here = home / "elsewhere" / "here"
+    here.mkdir(parents=True)
+    (home / "here").symlink_to(here)
+    monkeypatch.chdir(home / "programs")
+    token = token_file(here.parent)
+    (home / "node.toml").write_text("")
+    (home / "text").write_text("some words " * 100)
+    up = ["--config", "../node.toml", "--data", "../text", "--state-dir", "../state"]
+    start = installed(home, *up, "--token-file", "../here/../token", "--set", "checkpoint.dir=../k")
+    for words in (
+        f"--config {home}/node.toml", f"--data {home}/text", f"--state-dir {home}/state",
+        f"--token-file {token}", f"checkpoint.dir={home}/k",
+    ):  # fmt: skip
+        assert words in start
+    assert ".." not in (home / ".config" / "systemd" / "user" / "neuroswarm.service").read_text()
+
+
 def test_every_setting_that_is_a_path_is_known_by_its_type():
     paths = {
         "network.token_file", "network.accepted_token_files", "data.path", "lora.base",
@@ -466,7 +496,7 @@ def test_a_factory_in_the_working_folder_is_found_there(home: Path):
 
 
 def as_system(*flags: str) -> int:
-    return run(["service", "install", "--system", "--run-as", "root", "--dry-run", *flags])
+    return run(["service", "install", "--system", "--run-as", ME, "--dry-run", *flags])
 
 
 def test_accepted_tokens_are_handed_over_as_the_token_is(
@@ -530,7 +560,17 @@ and whether it can be read."""
 def test_who_may_read_a_file(user: int, groups: frozenset[int], mode: int, may: bool):
     status = os.stat_result((mode, 0, 0, 1, 5, 7, 0, 0, 0, 0))
     assert Account(user or 9, groups).may(status, READ) == may
-    assert Account(0, frozenset()).may(status, READ), "root may all"
+    as_root = Account(0, groups).may(status, READ)
+    assert as_root == Account(9, groups).may(status, READ), "a unit's root has no capabilities"
+
+
+def test_groups_of_devices_without_a_name_go_by_their_number():
+    import grp
+
+    known = {group.gr_gid for group in grp.getgrall()}
+    unknown = next(number for number in range(40_000, 60_000) if number not in known)
+    assert name_group(unknown) == str(unknown)
+    assert name_group(0) == "root"
 
 
 def test_what_the_user_of_a_unit_may_not_use_is_named(tmp_path: Path):
