@@ -27,9 +27,10 @@ from neuroswarm.cli.service_files import (
     write_unit,
 )
 from neuroswarm.cli.service_flags import CONFIG_VARIABLE, Typed, read_typed
+from neuroswarm.cli.service_modules import require_program
 from neuroswarm.cli.service_places import (
+    MODULE,
     Place,
-    find_factory_folder,
     find_places,
     is_in_home,
     require_folders,
@@ -130,7 +131,8 @@ def install(
     }
     typed = read_typed(context.args, places, os.environ, is_user=is_user)
     _check_secrets(typed)
-    used = find_places(typed)
+    require_program(is_user=is_user)
+    used = find_places(typed, is_user=is_user)
     require_there(typed.config, used)
     require_folders(typed, used)
     if not is_user:
@@ -260,7 +262,7 @@ def _plan(
         config=typed.file,
         token_file=typed.token_file,
         accepted=typed.accepted,
-        folder=find_factory_folder(typed.config),
+        folder=next((place.path for place in used if place.what == MODULE), None),
         state_dir=typed.state_dir,
         run_as=run_as,
         groups=() if is_user else find_device_groups(),

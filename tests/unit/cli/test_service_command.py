@@ -11,10 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import venv
 from pathlib import Path
 
 import pytest
 
+import neuroswarm
 from neuroswarm.cli import service_places, service_unit
 from neuroswarm.cli.config import merge, read_node_flags
 from neuroswarm.cli.main import run
@@ -34,9 +36,21 @@ HARMLESS = ("Special user nobody configured",)
 ME = getpass.getuser()
 
 
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python for which this neuroswarm is installed, and nothing else."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "neuroswarm.pth").write_text(f"{Path(neuroswarm.__file__).parents[1]}\n")
+    return folder / "bin" / "python"
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, python: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's home, and a `systemctl` that writes down what it is asked."""
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     programs = tmp_path / "programs"
     programs.mkdir()
     control = programs / "systemctl"
@@ -212,6 +226,7 @@ def test_the_settings_file_at_the_usual_place_is_used_and_checked(
         (["--data", "/nope"], "data.path: no such file or folder: /nope"),
         (["--base", "none.safetensors", "--lora-rank", "2"], "none.safetensors is not there"),
         (["--model", "hf:none"], "none is not there"),
+        (["--model", "nosuch.part:make"], "training.model: no module 'nosuch', neither"),
         (["--state-dir", "programs/systemctl"], "programs/systemctl is none"),
         (["--state-dir", "programs/systemctl/a/b"], "programs/systemctl is none"),
         (["--set", "checkpoint.dir=programs/systemctl"], "programs/systemctl is none"),
@@ -490,6 +505,36 @@ def test_a_factory_in_the_working_folder_is_found_there(home: Path):
     assert f"WorkingDirectory={home}\n" in unit.read_text()
     installed(home, "--model", "json:loads")
     assert "WorkingDirectory" not in unit.read_text()
+
+
+def test_a_factory_on_the_python_path_is_found_there(home: Path, monkeypatch: pytest.MonkeyPatch):
+    (home / "more").mkdir()
+    (home / "more" / "my_model_there.py").write_text("def make(): ...\n")
+    monkeypatch.setenv("PYTHONPATH", f"/nope{os.pathsep}programs/../more")
+    installed(home, "--model", "my_model_there:make")
+    unit = home / ".config" / "systemd" / "user" / "neuroswarm.service"
+    assert f"WorkingDirectory={home}/more\n" in unit.read_text()
+
+
+def test_a_program_that_is_not_installed_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """As from a source checkout: only its folder, or PYTHONPATH, has this neuroswarm."""
+    checkout = Path(neuroswarm.__file__).parents[1]
+    bare = home / "bare"
+    venv.create(bare, symlinks=True)
+    monkeypatch.setattr(sys, "executable", str(bare / "bin" / "python"))
+    monkeypatch.setenv("PYTHONPATH", str(checkout))
+    assert run(["service", "install", "--user"]) == 78
+    said = capsys.readouterr().err
+    assert "the service would find no neuroswarm" in said
+    assert f"{bare}/bin/python -m pip install {checkout}" in said
+    (packages,) = bare.glob("lib/python*/site-packages")
+    (packages / "neuroswarm").mkdir()
+    (packages / "neuroswarm" / "__init__.py").touch()
+    assert run(["service", "install", "--user"]) == 78
+    assert f"would find another neuroswarm ({packages}/neuroswarm)" in capsys.readouterr().err
+    assert not (home / ".config").exists()
 
 
 # -- units of the system -------------------------------------------------------------
