@@ -5,6 +5,7 @@ Shows every file that it writes and every command that it runs; `cli/service_uni
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -26,11 +27,13 @@ from neuroswarm.cli.service_files import (
     write_unit,
 )
 from neuroswarm.cli.service_flags import CONFIG_VARIABLE, Typed, read_typed
+from neuroswarm.cli.service_modules import require_program
 from neuroswarm.cli.service_places import (
+    MODULE,
     Place,
-    find_factory_folder,
     find_places,
     is_in_home,
+    require_folders,
     require_lasting,
     require_open,
     require_there,
@@ -128,8 +131,10 @@ def install(
     }
     typed = read_typed(context.args, places, os.environ, is_user=is_user)
     _check_secrets(typed)
-    used = find_places(typed)
+    require_program(is_user=is_user)
+    used = find_places(typed, is_user=is_user)
     require_there(typed.config, used)
+    require_folders(typed, used)
     if not is_user:
         _require_usable(typed, used, run_as)
     _install(
@@ -191,12 +196,14 @@ def _is_user(asked: bool | None) -> bool:
 
 
 def _find_config(given: Path | None, is_user: bool) -> Path | None:
+    from neuroswarm.config.setting_paths import make_whole
+
     named = given or Path(os.environ.get(CONFIG_VARIABLE) or "")
     if named != Path():
-        return named.absolute()
+        return make_whole(named)
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     usual = home / "neuroswarm" / "node.toml" if is_user else service_unit.SYSTEM_CONFIG
-    return usual if usual.exists() else None
+    return make_whole(usual) if usual.exists() else None
 
 
 def _check_secrets(typed: Typed) -> None:
@@ -241,17 +248,21 @@ def _require_usable(typed: Typed, used: list[Place], run_as: str | None) -> None
 def _plan(
     typed: Typed, used: list[Place], name: str, version: int, run_as: str | None, is_user: bool
 ) -> service_unit.Unit:
+    from neuroswarm.config.setting_paths import make_whole
+
+    python = Path(sys.executable)  # itself may be a link, by which it knows where it is installed
+    program = str(make_whole(python.parent) / python.name)
     flags = [] if typed.file is None else ["--config", str(typed.file)]
     written = tuple(place.path for place in used if place.is_written)
     return service_unit.Unit(
         name=name,
-        command=(sys.executable, "-m", "neuroswarm", "node", *flags, *typed.flags),
+        command=(program, "-m", "neuroswarm", "node", *flags, *typed.flags),
         is_user=is_user,
         systemd=version,
         config=typed.file,
         token_file=typed.token_file,
         accepted=typed.accepted,
-        folder=find_factory_folder(typed.config),
+        folder=next((place.path for place in used if place.what == MODULE), None),
         state_dir=typed.state_dir,
         run_as=run_as,
         groups=() if is_user else find_device_groups(),
@@ -284,13 +295,13 @@ def _install(unit: service_unit.Unit, *, starts: bool, dry_run: bool) -> None:
         return
     before = file.read_text(encoding="utf-8") if file.exists() else None
     folders = () if unit.state_dir is None else (unit.state_dir,)
-    made = [path for path in (*folders, *unit.writable) if make_folder(path, unit.run_as)]
+    made = [make_folder(path, unit.run_as) for path in (*folders, *unit.writable)]
     write_unit(file, unit.render())
     try:
         systemd.run_all(commands)
     except SystemdError:
         _undo(unit, file, before)
-        for folder in made:
+        for folder in itertools.chain(*reversed(made)):
             remove_folder(folder)
         raise
     if unit.is_user:

@@ -91,16 +91,17 @@ def remove_unit(file: Path) -> None:
             link.unlink()
 
 
-def make_folder(folder: Path, owner: str | None) -> bool:
-    """Make a folder for the node, unless it is there; shown. Whether it was made."""
-    if folder.exists():
-        return False
+def make_folder(folder: Path, owner: str | None) -> tuple[Path, ...]:
+    """Make a folder for the node, unless it is there; shown. It and its parents that were made."""
+    made = tuple(path for path in (folder, *folder.parents) if not path.exists())
+    if not made:
+        return ()
     typer.echo(f"+ mkdir -p {folder}")
     folder.mkdir(parents=True, mode=0o700)
     if owner is not None:
         typer.echo(f"+ chown {owner} {folder}")
         shutil.chown(folder, user=owner)
-    return True
+    return made
 
 
 def remove_folder(folder: Path) -> None:

@@ -5,7 +5,6 @@ The unit's node may be another user, and the unit hides folders from it. Changes
 
 from __future__ import annotations
 
-import importlib.machinery
 import itertools
 import os
 import sys
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from neuroswarm.cli.service_modules import find_factory_folder
 from neuroswarm.errors import ConfigError, DataError
 from neuroswarm.hardware.accounts import PASS, WRITE, Account
 
@@ -31,6 +31,7 @@ MAX_FILES = 10_000
 """Files of a folder of data that are looked at."""
 
 DATA, BASE, CHECKPOINTS = "data.path", "lora.base", "checkpoint.dir"
+MODULE = "the folder of the model's module"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Place:
     is_written: bool = False
 
 
-def find_places(typed: Typed) -> list[Place]:
+def find_places(typed: Typed, *, is_user: bool) -> list[Place]:
     """All that the unit's node reads or writes by itself, but for the default state folder."""
     from neuroswarm.cli.service_flags import ACCEPTED, STATE_DIR, TOKEN_FILE
     from neuroswarm.config.setting_paths import find_paths, make_whole
@@ -58,24 +59,10 @@ def find_places(typed: Typed) -> list[Place]:
         places += [Place(setting, make_whole(path), setting == CHECKPOINTS) for path in paths]
     if typed.state_dir is not None:
         places.append(Place(STATE_DIR, typed.state_dir, is_written=True))
-    folder = find_factory_folder(typed.config)
+    folder = find_factory_folder(typed.config, is_user=is_user)
     if folder is not None:
-        places.append(Place("the folder of the model's module", folder))
+        places.append(Place(MODULE, folder))
     return places
-
-
-def find_factory_folder(config: SwarmNodeConfig) -> Path | None:
-    """The working folder, if `training.model` is a `module:factory` whose module lies in it."""
-    from neuroswarm.config.model_shape import BUILT_IN, HF_PREFIX
-
-    model = config.training.model
-    if model in BUILT_IN or model.startswith(HF_PREFIX):
-        return None
-    top, here = model.partition(":")[0].partition(".")[0], Path.cwd()
-    installed = [path for path in sys.path if path and Path(path) != here]
-    if importlib.machinery.PathFinder.find_spec(top, installed) is not None:
-        return None
-    return here if importlib.machinery.PathFinder.find_spec(top, [str(here)]) else None
 
 
 def require_there(config: SwarmNodeConfig, places: list[Place]) -> None:
@@ -97,6 +84,17 @@ def require_there(config: SwarmNodeConfig, places: list[Place]) -> None:
     for place in places:
         if not place.is_written and not place.path.exists():
             raise ConfigError(f"{place.what}: {place.path} is not there")
+
+
+def require_folders(typed: Typed, places: list[Place]) -> None:
+    """ConfigError if what is to be a folder of the node's own is a file, or is below one."""
+    written = [(place.what, place.path) for place in places if place.is_written]
+    if typed.state_dir is None and typed.config.state_dir is not None:
+        written.append(("state_dir", typed.config.state_dir.expanduser()))
+    for what, path in written:
+        there = next(part for part in (path, *path.parents) if os.path.lexists(part))
+        if not there.is_dir():
+            raise ConfigError(f"{what}: {path} cannot be a folder: {there} is none (name another)")
 
 
 def require_lasting(places: list[Place]) -> None:

@@ -126,7 +126,8 @@ class Unit:
     def _service(self) -> Iterator[str]:
         yield "[Service]"
         yield "Type=notify"
-        yield f"ExecStart={' '.join(map(quote_argument, self.command))}{self._places()}"
+        words = (_quote_program(self.command[0]), *map(quote_argument, self.command[1:]))
+        yield f"ExecStart={' '.join(words)}{self._places()}"
         if self.folder is not None:
             yield f"WorkingDirectory={_escape(str(self.folder))}"
         yield f"Restart={'on-failure' if self.ends else 'always'}"
@@ -243,6 +244,16 @@ def quote(word: str) -> str:
 def quote_argument(word: str) -> str:
     """The same for a word of a command, in which `$` begins a variable."""
     return quote(word).replace("$", "$$")
+
+
+def _quote_program(path: str) -> str:
+    """The first word of a command, in which `$` is no variable and nothing can be escaped."""
+    if '"' in path or "\\" in path:
+        raise ConfigError(
+            f"the program {path} has a quote or a backslash in its path, which systemd cannot "
+            "start: install it in another folder"
+        )
+    return quote(path)
 
 
 def _escape(text: str) -> str:

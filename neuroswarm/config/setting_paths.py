@@ -38,8 +38,12 @@ def find_paths(config: SwarmNodeConfig) -> dict[str, tuple[Path, ...]]:
 
 
 def make_whole(path: Path) -> Path:
-    """The path from the root on, with `~` as the home of whoever calls."""
-    return Path(os.path.expanduser(path)).absolute()
+    """The path from the root on, with `~` as the home of whoever calls, and without `..`.
+
+    Links are followed only where there is a `..`, which is the parent of what they lead to.
+    """
+    whole = Path(os.path.expanduser(path)).absolute()
+    return whole.resolve() if ".." in whole.parts else whole
 
 
 def make_text_whole(setting: str, text: str) -> str:

@@ -15,15 +15,16 @@ READ, WRITE, PASS = 4, 2, 1
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user as the kernel judges it; access lists (ACLs) and the like are not looked at."""
+    """A user as the kernel judges one without capabilities, as in a unit even root is.
+
+    Access lists (ACLs) and the like are not looked at.
+    """
 
     user_id: int
     group_ids: frozenset[int]
 
     def may(self, status: os.stat_result, wanted: int) -> bool:
         """Whether the mode of a file or folder gives all of `wanted` (READ, WRITE, PASS)."""
-        if self.user_id == 0:
-            return True
         if status.st_uid == self.user_id:
             given = status.st_mode >> 6
         elif status.st_gid in self.group_ids:
@@ -72,15 +73,23 @@ def is_root() -> bool:
 
 
 def find_device_groups(devices: Path = Path("/dev")) -> tuple[str, ...]:
-    """The groups that may use this machine's accelerators, but for that of root.
+    """The groups that may use this machine's accelerators, but for that of root (`name_group`).
 
     Args:
         devices: Folder of the devices.
     """
     if sys.platform == "win32":
         return ()
+    found = [*devices.glob("kfd"), *devices.glob("dri/render*")]
+    numbers = {device.stat().st_gid for device in found} - {0}
+    return tuple(sorted(map(name_group, numbers)))
+
+
+def name_group(number: int) -> str:
+    """The name of a group, or its number where it has none, as in containers."""
     import grp
 
-    found = [*devices.glob("kfd"), *devices.glob("dri/render*")]
-    names = {grp.getgrgid(device.stat().st_gid).gr_name for device in found}
-    return tuple(sorted(names - {"root"}))
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)

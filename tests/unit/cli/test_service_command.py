@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import venv
 from pathlib import Path
 
 import pytest
 
+import neuroswarm
 from neuroswarm.cli import service_places, service_unit
 from neuroswarm.cli.config import merge, read_node_flags
 from neuroswarm.cli.main import run
@@ -23,17 +26,31 @@ from neuroswarm.cli.service_places import Place, require_open
 from neuroswarm.cli.service_unit import MARK, Unit
 from neuroswarm.config.setting_paths import make_text_whole, path_settings
 from neuroswarm.errors import ConfigError
-from neuroswarm.hardware.accounts import NOBODY, READ, Account, is_root
+from neuroswarm.hardware.accounts import NOBODY, READ, Account, is_root, name_group
 from neuroswarm.identity.token import SwarmToken
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux's")
 
 HARMLESS = ("Special user nobody configured",)
 
+ME = getpass.getuser()
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python for which this neuroswarm is installed, and nothing else."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "neuroswarm.pth").write_text(f"{Path(neuroswarm.__file__).parents[1]}\n")
+    return folder / "bin" / "python"
+
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, python: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's home, and a `systemctl` that writes down what it is asked."""
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     programs = tmp_path / "programs"
     programs.mkdir()
     control = programs / "systemctl"
@@ -130,6 +147,10 @@ def test_words_are_left_as_they_are_by_systemd():
     assert service_unit.quote("HOME=/a$b") == "HOME=/a$b"
     with pytest.raises(ConfigError, match=r"'/srv/a\\nb' has a control character"):
         service_unit.quote("/srv/a\nb")
+    assert "ExecStart=/opt/$a%%b " in Unit("ns", ("/opt/$a%b",), False, 252).render()
+    for name in ('a"b', "a\\b"):
+        with pytest.raises(ConfigError, match="quote or a backslash"):
+            Unit("ns", (f"/opt/{name}",), False, 252).render()
     with pytest.raises(ConfigError, match="has a control character"):
         Unit("ns", ("/opt/py",), False, 252, token_file=Path("/t\nUser=root")).render()
 
@@ -205,6 +226,10 @@ def test_the_settings_file_at_the_usual_place_is_used_and_checked(
         (["--data", "/nope"], "data.path: no such file or folder: /nope"),
         (["--base", "none.safetensors", "--lora-rank", "2"], "none.safetensors is not there"),
         (["--model", "hf:none"], "none is not there"),
+        (["--model", "nosuch.part:make"], "training.model: no module 'nosuch', neither"),
+        (["--state-dir", "programs/systemctl"], "programs/systemctl is none"),
+        (["--state-dir", "programs/systemctl/a/b"], "programs/systemctl is none"),
+        (["--set", "checkpoint.dir=programs/systemctl"], "programs/systemctl is none"),
         (["--port", "7500", "--grpc-port", "7500"], "port 7500 is asked for twice"),
         (["--system", "--run-as", "no-such-user-here"], "no such user"),
     ],
@@ -244,7 +269,7 @@ def test_a_manager_that_does_not_answer_is_found_before_anything_is_written(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
     assert run(["service", "install", "--user"]) == 69
     assert f"no session bus at {home}/run/bus" in capsys.readouterr().err
-    assert run(["service", "install", "--system", "--run-as", "root"]) == 69
+    assert run(["service", "install", "--system", "--run-as", ME]) == 69
     assert "In a container it is not" in capsys.readouterr().err
     assert not (home / ".config").exists()
     assert not (home / "etc").exists()
@@ -255,12 +280,13 @@ def test_what_systemctl_refuses_is_undone(
     refused: str, home: Path, capsys: pytest.CaptureFixture[str]
 ):
     (home / "refuses").write_text(refused)
-    assert run(["service", "install", "--user", "--state-dir", "new"]) == 70
+    (home / "old").mkdir()
+    assert run(["service", "install", "--user", "--state-dir", "old/new/and/state"]) == 70
     said = capsys.readouterr().err
     assert "failed with 5: it rains" in said
     unit = home / ".config" / "systemd" / "user" / "neuroswarm.service"
     assert not unit.exists()
-    assert not (home / "new").exists()
+    assert list((home / "old").iterdir()) == []
     (home / "refuses").unlink()
     assert run(["service", "install", "--user"]) == 0
     before = unit.read_text()
@@ -314,7 +340,7 @@ def test_no_unit_takes_the_place_of_something_else(
 ):
     (home / place).parent.mkdir(parents=True)
     (home / place).touch()
-    assert run(["service", "install", "--system", "--run-as", "root", "--name", "dbus"]) == 78
+    assert run(["service", "install", "--system", "--run-as", ME, "--name", "dbus"]) == 78
     assert "another --name" in capsys.readouterr().err
 
 
@@ -415,6 +441,25 @@ def test_every_setting_that_is_a_path_is_made_whole(home: Path):
         assert words in start
 
 
+def test_no_path_of_a_unit_goes_up(home: Path, monkeypatch: pytest.MonkeyPatch):
+    """Systemd leaves out every path with `..`, with no more than a warning."""
+    here = home / "elsewhere" / "here"
+    here.mkdir(parents=True)
+    (home / "here").symlink_to(here)
+    monkeypatch.chdir(home / "programs")
+    token = token_file(here.parent)
+    (home / "node.toml").write_text("")
+    (home / "text").write_text("some words " * 100)
+    up = ["--config", "../node.toml", "--data", "../text", "--state-dir", "../state"]
+    start = installed(home, *up, "--token-file", "../here/../token", "--set", "checkpoint.dir=../k")
+    for words in (
+        f"--config {home}/node.toml", f"--data {home}/text", f"--state-dir {home}/state",
+        f"--token-file {token}", f"checkpoint.dir={home}/k",
+    ):  # fmt: skip
+        assert words in start
+    assert ".." not in (home / ".config" / "systemd" / "user" / "neuroswarm.service").read_text()
+
+
 def test_every_setting_that_is_a_path_is_known_by_its_type():
     paths = {
         "network.token_file", "network.accepted_token_files", "data.path", "lora.base",
@@ -462,11 +507,41 @@ def test_a_factory_in_the_working_folder_is_found_there(home: Path):
     assert "WorkingDirectory" not in unit.read_text()
 
 
+def test_a_factory_on_the_python_path_is_found_there(home: Path, monkeypatch: pytest.MonkeyPatch):
+    (home / "more").mkdir()
+    (home / "more" / "my_model_there.py").write_text("def make(): ...\n")
+    monkeypatch.setenv("PYTHONPATH", f"/nope{os.pathsep}programs/../more")
+    installed(home, "--model", "my_model_there:make")
+    unit = home / ".config" / "systemd" / "user" / "neuroswarm.service"
+    assert f"WorkingDirectory={home}/more\n" in unit.read_text()
+
+
+def test_a_program_that_is_not_installed_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """As from a source checkout: only its folder, or PYTHONPATH, has this neuroswarm."""
+    checkout = Path(neuroswarm.__file__).parents[1]
+    bare = home / "bare"
+    venv.create(bare, symlinks=True)
+    monkeypatch.setattr(sys, "executable", str(bare / "bin" / "python"))
+    monkeypatch.setenv("PYTHONPATH", str(checkout))
+    assert run(["service", "install", "--user"]) == 78
+    said = capsys.readouterr().err
+    assert "the service would find no neuroswarm" in said
+    assert f"{bare}/bin/python -m pip install {checkout}" in said
+    (packages,) = bare.glob("lib/python*/site-packages")
+    (packages / "neuroswarm").mkdir()
+    (packages / "neuroswarm" / "__init__.py").touch()
+    assert run(["service", "install", "--user"]) == 78
+    assert f"would find another neuroswarm ({packages}/neuroswarm)" in capsys.readouterr().err
+    assert not (home / ".config").exists()
+
+
 # -- units of the system -------------------------------------------------------------
 
 
 def as_system(*flags: str) -> int:
-    return run(["service", "install", "--system", "--run-as", "root", "--dry-run", *flags])
+    return run(["service", "install", "--system", "--run-as", ME, "--dry-run", *flags])
 
 
 def test_accepted_tokens_are_handed_over_as_the_token_is(
@@ -530,7 +605,17 @@ and whether it can be read."""
 def test_who_may_read_a_file(user: int, groups: frozenset[int], mode: int, may: bool):
     status = os.stat_result((mode, 0, 0, 1, 5, 7, 0, 0, 0, 0))
     assert Account(user or 9, groups).may(status, READ) == may
-    assert Account(0, frozenset()).may(status, READ), "root may all"
+    as_root = Account(0, groups).may(status, READ)
+    assert as_root == Account(9, groups).may(status, READ), "a unit's root has no capabilities"
+
+
+def test_groups_of_devices_without_a_name_go_by_their_number():
+    import grp
+
+    known = {group.gr_gid for group in grp.getgrall()}
+    unknown = next(number for number in range(40_000, 60_000) if number not in known)
+    assert name_group(unknown) == str(unknown)
+    assert name_group(0) == "root"
 
 
 def test_what_the_user_of_a_unit_may_not_use_is_named(tmp_path: Path):
