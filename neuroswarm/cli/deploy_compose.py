@@ -64,7 +64,7 @@ def up(
     used_file = file or packaged("compose.yml")
     context = None if build is None else str(build.resolve())
     given = {"IMAGE": image, "CONTEXT": context}
-    used = read_stack_files([used_file], given, requires_all=False)  # it may have an .env file
+    used = read_stack_files([used_file], given, is_stack=False)
     Operator(dry_run, yes).carry_out(plan_up(used_file, used, nodes, builds=build is not None))
 
 

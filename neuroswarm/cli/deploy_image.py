@@ -37,7 +37,10 @@ Platforms = Annotated[
 BuildArguments = Annotated[
     list[str] | None,
     typer.Option(
-        "--build-arg", help="NAME=VALUE for the Dockerfile; may be given again.", metavar="ARG"
+        "--build-arg",
+        help="NAME=VALUE for the Dockerfile, or NAME, with the environment's value; may be given "
+        "again.",
+        metavar="ARG",
     ),
 ]
 Builder = Annotated[

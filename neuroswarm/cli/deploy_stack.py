@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from neuroswarm.deployment.command import Word
 
 
+STACK_FILES = ("stack.yml", "stack-overlay.yml")
+COMPOSE_FILES = ("compose.yml",)
+
+
 class Resolution(StrEnum):
     """Whether docker asks the registry for the image's digest and platforms."""
 
@@ -101,14 +105,14 @@ Variables = Annotated[
 
 
 def read_stack_files(
-    files: Sequence[Path], given: Mapping[str, str | None], *, requires_all: bool
+    files: Sequence[Path], given: Mapping[str, str | None], *, is_stack: bool
 ) -> dict[str, Word]:
     """The variables that stack or compose files get, the settings that they mount being checked.
 
     Args:
         files: In the order in which docker joins them.
         given: Values by the variable's name, None where none was given.
-        requires_all: Whether docker has no other source of a variable that a file requires.
+        is_stack: False for compose, which takes variables that nobody gave from an `.env` file.
 
     Raises:
         ConfigError: a file is not there, a variable has no use or a wrong value, or nodes would
@@ -120,10 +124,17 @@ def read_stack_files(
 
     texts = [stack_file.read_text(file) for file in files]
     named = stack_file.find_variables(texts)
-    used = choose_variables(given, os.environ, named)
-    if requires_all:
+    ours = [stack_file.read_text(packaged(name)) for name in STACK_FILES + COMPOSE_FILES]
+    used = choose_variables(
+        given,
+        os.environ,
+        named,
+        are_ours=all(text in ours for text in texts),
+        has_defaults=is_stack,
+    )
+    if is_stack:
         stack_file.require_given(named, used, os.environ)
-    for settings in stack_file.find_settings(texts, files[0].parent):
+    for settings in stack_file.find_settings(texts, files[0].parent, binds_here=not is_stack):
         merge({"config": settings}, {})
     return used
 
@@ -181,7 +192,7 @@ def deploy(
     }
     stack_files = files or [packaged("stack-overlay.yml" if overlay else "stack.yml")]
     given = join_given(flags, read_variables(variables or ()))
-    used = read_stack_files(stack_files, given, requires_all=True)
+    used = read_stack_files(stack_files, given, is_stack=True)
     steps = plan_deploy(
         name,
         stack_files,

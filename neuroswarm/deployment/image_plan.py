@@ -74,8 +74,12 @@ def candidate(image: str) -> str:
 
 
 def read_build_arguments(texts: Sequence[str]) -> tuple[str, ...]:
-    """NAME=VALUE pairs as they are; ConfigError if one is none, or two are of one name."""
-    read_variables(texts)
+    """NAME=VALUE, or NAME, which docker takes from the environment, as they are.
+
+    Raises:
+        ConfigError: one is neither, or two are of one name.
+    """
+    read_variables([text if "=" in text else f"{text}=" for text in texts])
     return tuple(texts)
 
 

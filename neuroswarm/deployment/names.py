@@ -101,7 +101,7 @@ def require_number(what: str, text: str, least: int, most: int) -> str:
 def require_place(text: str) -> str:
     """A machine's address, or an interface of this one, with a port or without."""
     host, port = _split(text)
-    if not is_host(host) or (port is not None and not _is_port(port)):
+    if not _is_name(host) or (port is not None and not _is_port(port)):
         raise ConfigError(
             f"no address of a machine: {text!r} (write HOST, HOST:PORT or [IPV6]:PORT, with a port "
             f"from 1 to {MAX_PORT} and no http:// before it)"
@@ -113,7 +113,7 @@ def require_host(what: str, text: str) -> str:
     """A machine's address without a port, as it stands in a URL: IPv6 in brackets."""
     is_bracketed = text.startswith("[") and text.endswith("]")
     host = text[1:-1] if is_bracketed else text
-    if not is_host(host) or is_bracketed != (":" in host):
+    if not _is_name(host) or is_bracketed != (":" in host):
         raise ConfigError(
             f"{what} is no host: {text!r} (write a name, an IPv4 address or [IPV6], with no port "
             "after it and no http:// before it)"
@@ -165,6 +165,12 @@ def _split(text: str) -> tuple[str, str | None]:
         return text, None
     host, colon, port = text.partition(":")
     return host, port if colon else None
+
+
+def _is_name(host: str) -> bool:
+    """Whether it is a host; a name may end with the dot of the root."""
+    name = host.removesuffix(".")
+    return is_host(host) or (name != host and is_host(name) and not is_address(name))
 
 
 def _is_port(text: str) -> bool:

@@ -17,11 +17,14 @@ MAX_FILE_BYTES = 1024 * 1024
 
 _VARIABLE = re.compile(r"\$(?:\$|(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?P<must>:?\?)?)")
 """`$NAME`, `${NAME}`, `${NAME:-default}`, `${NAME:?required}`; `$$` is a dollar."""
+_QUOTED_OR_COMMENT = re.compile(
+    r"""(?<![^\s\[{,:])("(?:\\.|[^"\\])*"|'(?:''|[^'])*')|(?:^|(?<=\s))#.*"""
+)
 _CONFIG_PATH = re.compile(r"NEUROSWARM_CONFIG[\"']?\s*[:=]\s*[\"']?(/[^\s\"',}\]]+)")
 
 
 def read_text(file: Path) -> str:
-    """The file without its comment lines; ConfigError if it cannot be read."""
+    """The file without its comments; ConfigError if it cannot be read."""
     require_file("stack or compose file", file)
     try:
         with file.open("rb") as opened:
@@ -31,7 +34,7 @@ def read_text(file: Path) -> str:
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(f"{file} is no stack file: above {MAX_FILE_BYTES} bytes")
     lines = data.decode(errors="replace").splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
+    return "\n".join(_QUOTED_OR_COMMENT.sub(lambda found: found[1] or "", line) for line in lines)
 
 
 def require_file(what: str, file: Path) -> None:
@@ -66,19 +69,24 @@ def require_given(
         )
 
 
-def find_settings(texts: Sequence[str], folder: Path) -> list[Path]:
+def find_settings(texts: Sequence[str], folder: Path, *, binds_here: bool = True) -> list[Path]:
     """Files of settings that nodes find where `NEUROSWARM_CONFIG` says: configs, bind mounts.
 
     Args:
         texts: The stack or compose files, joined by docker.
         folder: That of the first, from which docker takes paths.
+        binds_here: Whether bind mounts are of this machine, as with compose, whose engine may yet
+            be another's: absolute paths that are not here are left out. A stack's are of the
+            machines that its nodes run on, so that only its configs are found.
     """
     text = "\n".join(texts)
     found: dict[str, None] = {}
     for path in dict.fromkeys(_CONFIG_PATH.findall(text)):
         for source in _find_sources(text, re.escape(path)):
-            is_path = source.startswith((".", "/"))
-            found |= dict.fromkeys([source] if is_path else _find_config(text, re.escape(source)))
+            if not source.startswith((".", "/")):
+                found |= dict.fromkeys(_find_config(text, re.escape(source)))
+            elif binds_here and (source.startswith(".") or Path(source).exists()):
+                found[source] = None
     return [folder / source for source in found if "$" not in source]
 
 

@@ -60,6 +60,9 @@ _DEFAULTS: Final[Mapping[str, Word]] = {
     "TRACKER_HOST": TRACKER_ADDRESS,
 }
 _PORTS: Final = ("NODE_PORT", "GRPC_PORT", "HEARTBEAT_PORT")
+_DEFAULT_PORTS: Final = {"NODE_PORT": "7101", "GRPC_PORT": "8101"}
+_TRACKER_PORT = 7100
+"""In stack.yml, whose tracker and nodes share the ports of one machine."""
 _MIN_MTU = 68
 """What every IPv4 network bears (RFC 791, section 3.2)."""
 _CONFIG_NAME = "neuroswarm-node-"
@@ -67,7 +70,12 @@ _CONFIG_NAME = "neuroswarm-node-"
 
 
 def choose_variables(
-    given: Mapping[str, str | None], environment: Mapping[str, str], named: Collection[str]
+    given: Mapping[str, str | None],
+    environment: Mapping[str, str],
+    named: Collection[str],
+    *,
+    are_ours: bool = True,
+    has_defaults: bool = True,
 ) -> dict[str, Word]:
     """What a stack file gets: what was given, else what the environment has, else the default.
 
@@ -78,10 +86,13 @@ def choose_variables(
         environment: Looked at for the names of our stack files; an empty value is none.
         named: Variables that the stack files name; others are left out. Who names TRACKER_HOST
             gets the address of the machine with the tracker's label by default.
+        are_ours: Whether the files are those that come with neuroswarm; in others a variable may
+            mean anything, so that its value is left to docker.
+        has_defaults: False for compose, which has values of an `.env` file too: ours would win.
 
     Raises:
         ConfigError: a value was given that the files have no use for, or docker or a node would
-            refuse one.
+            refuse one in our files.
     """
     for name, value in given.items():
         if value is not None and name not in named:
@@ -93,14 +104,16 @@ def choose_variables(
     chosen: dict[str, Word] = {}
     for name in dict.fromkeys((*STACK_VARIABLES, *given)):
         said = environment.get(name) if name in STACK_VARIABLES else None
-        for word in (given.get(name), said or None, _DEFAULTS.get(name)):
+        default = _DEFAULTS.get(name) if has_defaults else None
+        for word in (given.get(name), said or None, default):
             if word is not None and name in named:
                 chosen[name] = word
                 break
-    for name, word in chosen.items():
-        if isinstance(word, str):
-            _check(name, word)
-    _require_two_ports(chosen)
+    if are_ours:
+        for name, word in chosen.items():
+            if isinstance(word, str):
+                _check(name, word)
+        _require_own_ports(chosen, named)
     return chosen
 
 
@@ -146,8 +159,17 @@ def _check(name: str, value: str) -> None:
         names.require_object("SETTINGS_VERSION", value, prefix=_CONFIG_NAME)
 
 
-def _require_two_ports(chosen: Mapping[str, Word]) -> None:
-    """ConfigError if HTTP and gRPC are to have one port of a machine."""
-    http, grpc = (chosen.get(name) for name in _PORTS[:2])
-    if http is not None and http == grpc:
-        raise ConfigError(f"NODE_PORT and GRPC_PORT are one: {http} (give different ones)")
+def _require_own_ports(chosen: Mapping[str, Word], named: Collection[str]) -> None:
+    """ConfigError if two of HTTP, gRPC and the tracker are to have one TCP port of a machine."""
+    used = {
+        name: int(str(chosen.get(name, default)))
+        for name, default in _DEFAULT_PORTS.items()
+        if name in named
+    }
+    for name, port in used.items():
+        if port == _TRACKER_PORT:
+            raise ConfigError(f"{name} is the tracker's port: {port} (give another)")
+    if len(set(used.values())) < len(used):
+        raise ConfigError(
+            f"NODE_PORT and GRPC_PORT are one: {used['NODE_PORT']} (give different ones)"
+        )

@@ -191,6 +191,50 @@ def test_settings_that_nodes_would_refuse_are_not_deployed(verb: list[str], caps
     assert "cannot read fleet/node.toml" in capsys.readouterr().err
 
 
+def test_compose_leaves_what_nobody_gave_to_the_env_file(capsys: Capture):
+    Path("my.yml").write_text("services: {node: {image: '${IMAGE}', command: '${TRACKER_HOST}'}}\n")
+    [line] = dry(capsys, "compose", "up", "--file", "my.yml")
+    assert line.startswith("docker compose ")
+    assert dry(capsys, "compose", "up")[0].startswith("docker compose ")
+
+
+@pytest.mark.parametrize("port", ["7101-7110", "127.0.0.1:7101"])
+def test_what_a_port_of_ones_own_file_means_is_left_to_docker(port: str, capsys: Capture):
+    Path("my.yml").write_text('services: {node: {ports: ["${NODE_PORT}:7101"]}}\n')
+    [line] = dry(capsys, "deploy", "--file", "my.yml", "--variable", f"NODE_PORT={port}")
+    assert f"NODE_PORT={port}" in line
+    assert run(["deploy", "deploy", "--dry-run", "--variable", f"NODE_PORT={port}"]) == 78
+
+
+def test_a_bind_mount_is_of_the_machines_of_the_stack(capsys: Capture, tmp_path: Path):
+    there = tmp_path / "srv" / "node.toml"
+    Path("st.yml").write_text(
+        "services: {node: {environment: {NEUROSWARM_CONFIG: /etc/neuroswarm/node.toml},\n"
+        f'  volumes: ["{there}:/etc/neuroswarm/node.toml:ro"]}}}}\n'
+    )
+    dry(capsys, "deploy", "--file", "st.yml")
+    dry(capsys, "compose", "up", "--file", "st.yml")
+    there.parent.mkdir()
+    there.write_text("[training]\nmodle = 'rwkv7'\n")
+    dry(capsys, "deploy", "--file", "st.yml")
+    assert run(["deploy", "compose", "up", "--file", "st.yml", "--dry-run"]) == 78
+    assert "unknown setting 'training.modle'" in capsys.readouterr().err
+
+
+def test_a_build_argument_may_be_of_the_environment(capsys: Capture):
+    [line] = dry(capsys, "build", str(SOURCES), "--build-arg", "HTTP_PROXY")
+    assert "--build-arg HTTP_PROXY --" in line
+
+
+def test_a_host_may_end_with_the_dot_of_the_root(capsys: Capture):
+    assert (
+        "TRACKER_HOST=tracker.lan. " in dry(capsys, "deploy", "--tracker-host", "tracker.lan.")[0]
+    )
+    assert "docker swarm init --advertise-addr tracker.lan." in dry(
+        capsys, "init", "--advertise", "tracker.lan."
+    )
+
+
 def test_compose_takes_the_image_of_the_environment(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ):
@@ -244,7 +288,7 @@ def test_files_are_copied_to_be_changed(capsys: Capture):
         (["push", "--image", "a.b/c:1", "--single"], 78, "--single takes one platform"),
         (["build", str(SOURCES), "--file", "nofile"], 78, "no Dockerfile: there is no nofile"),
         (["build", str(SOURCES), "--file", "."], 78, "no Dockerfile: . is a folder"),
-        (["build", str(SOURCES), "--build-arg", "X"], 78, "write NAME=VALUE"),
+        (["build", str(SOURCES), "--build-arg", "X Y"], 78, "write NAME=VALUE"),
         (["build", str(SOURCES), "--image", "a@sha256:" + "0" * 64], 78, "has a digest"),
         (["deploy", "--file", "nofile"], 78, "there is no nofile"),
         (["compose", "up", "--file", "nofile"], 78, "there is no nofile"),
@@ -258,6 +302,9 @@ def test_files_are_copied_to_be_changed(capsys: Capture):
         (["deploy", "--overlay", "--variable", "NODE_PORT=1"], 78, "stack files: NODE_PORT"),
         (["deploy", "--variable", "NODE_PORT=99999999"], 78, "no number from 1 to 65535"),
         (["deploy", "--variable", "GRPC_PORT=0"], 78, "no number from 1 to 65535"),
+        (["deploy", "--variable", "GRPC_PORT=7101"], 78, "NODE_PORT and GRPC_PORT are one: 7101"),
+        (["deploy", "--variable", "NODE_PORT=8101"], 78, "NODE_PORT and GRPC_PORT are one: 8101"),
+        (["deploy", "--variable", "NODE_PORT=7100"], 78, "NODE_PORT is the tracker's port"),
         (["deploy", "--settings-version", "x y"], 78, "no SETTINGS_VERSION: 'x y'"),
         (["deploy", "--secret", "a/b"], 78, "no name of a docker secret: 'a/b'"),
         (["deploy", "--tracker-host", "10.0.0.5:7100"], 78, "with no port after it"),

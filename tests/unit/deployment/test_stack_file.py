@@ -39,8 +39,12 @@ def test_variables_are_found_however_they_are_written():
 
 def test_comments_name_no_variables(tmp_path: Path):
     file = tmp_path / "s.yml"
-    file.write_text("# ${A}\n  # ${B}\nc: ${C}\n")
-    assert stack_file.find_variables([stack_file.read_text(file)]) == {"C": False}
+    file.write_text(
+        "# ${A}\n  # ${B}\nc: ${C}  # or ${P:?x}\nd: it's # ${Q:?x}\n"
+        'e: \'a # ${D}\' # ${R}\nf: ["\\" # ${E}"] # ${S}\ng: a#${F}\n'
+    )
+    found = stack_file.find_variables([stack_file.read_text(file)])
+    assert found == dict.fromkeys("CDEF", False)
 
 
 @pytest.mark.parametrize("name", ["stack.yml", "stack-overlay.yml", "compose.yml"])
@@ -55,7 +59,8 @@ def test_our_files_mount_the_settings_beside_them(name: str):
         (BLOCKS.replace("source: settings\n        target: /etc/node.toml",
                         "target: /etc/node.toml\n        source: settings"), ["my.toml"]),
         ("NEUROSWARM_CONFIG: /n\nvolumes: ['./a.toml:/n:ro', 'x.v:/n']", ["a.toml"]),
-        ("NEUROSWARM_CONFIG: /n\nvolumes:\n  - /abs/a.toml:/n\n", ["/abs/a.toml"]),
+        ("NEUROSWARM_CONFIG: /n\nvolumes:\n  - /proc/stat:/n\n", ["/proc/stat"]),
+        ("NEUROSWARM_CONFIG: /n\nvolumes:\n  - /abs/a.toml:/n\n", []),
         ("NEUROSWARM_CONFIG: /n\nvolumes: [{type: bind, source: ./a.toml, target: /n}]",
          ["a.toml"]),
         ("NEUROSWARM_CONFIG: /n\nconfigs: [{source: c, target: /n}]\nconfigs: {c: {file: ./a}}",
