@@ -69,7 +69,8 @@ StackImage = Annotated[
     str | None,
     typer.Option(
         "--image",
-        help=f"The image, with its registry and tag. Default: {DEFAULT_IMAGE}. (env IMAGE)",
+        help=f"The image, with its registry and tag. Default: {DEFAULT_IMAGE}, or what a compose "
+        "file of your own says. (env IMAGE)",
         parser=read_image,
         metavar="IMAGE",
         show_default=False,
