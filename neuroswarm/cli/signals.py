@@ -99,7 +99,8 @@ class StopSignals:
         if self._is_stopping:
             return  # it ends by itself already; a graceful stop is what SIGTERM asks for
         self.has_cancelled = True
-        logger.info("stopping (%s); again to leave at once", signal.Signals(number).name)
+        hint = "" if number == _HANGUP else "; again to leave at once"
+        logger.info("stopping (%s)%s", signal.Signals(number).name, hint)
         self._task.cancel()
 
     def begin_stop(self) -> None:

@@ -102,13 +102,15 @@ async def test_second_signal_leaves_at_once_with_the_signals_code():
         await task
 
 
-async def test_the_end_of_a_terminal_is_never_a_second_signal():
+async def test_the_end_of_a_terminal_is_never_a_second_signal(caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO")
     left: list[int] = []
     future = asyncio.get_running_loop().create_future()
     watchdog = Watchdog(left.append)
     signals = StopSignals(future, left.append, watchdog)  # type: ignore[arg-type]
     signals.on_signal(signal.SIGHUP)
     assert future.cancelled()
+    assert caplog.messages == ["stopping (SIGHUP)"], "nobody is told to send a second one"
     signals.on_signal(signal.SIGHUP)
     signals.begin_stop()
     signals.on_signal(signal.SIGHUP)
